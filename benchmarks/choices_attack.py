@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from benchmarks.choices_traffic import read_clicks
 from benchmarks.common import log_progress
-from kinrank import ChoiceRanker, QuerySet, SingleRanker
+from kinrank import KinRanker, QuerySet
 from kinrank.data.hashes import hash_texts, query_keys
 from kinrank.datasets import load_movies, simulate_clicks
 from kinrank.memory.evidence import Evidence
@@ -66,11 +66,11 @@ DEFENSES = {
 def run(queries: str = "8") -> dict[str, Any]:
     """Attack some queries, and return the median rank of the documents before and after."""
     movies = load_movies()
-    ranker = SingleRanker("lambdamart").fit(movies[:150])
+    ranker = KinRanker(memory=False).fit(movies[:150])
     asked = movies[150:]
     log = simulate_clicks(asked, ranker.predict(asked), n_lists=60)
     evidence = read_clicks(log.filter(pc.less_equal(log["rank"], SHOWN)), "swaps")[2]
-    choices = ChoiceRanker(ranker, evidence, prefit=True).fit(asked)
+    choices = KinRanker(memory=False, evidence=evidence).fit(movies[:150])
     log_progress("; ".join(choices.remarks()))
     some = [query for query in asked if query.n_rows > 2 * SHOWN][: int(queries)]
     figures: dict[str, Any] = {"clients": CLIENTS, "queries": len(some)}
@@ -85,7 +85,7 @@ def run(queries: str = "8") -> dict[str, Any]:
 
 
 def attacked(
-    choices: ChoiceRanker, query: QuerySet, attack: str, n_honest: int, size: int, defenses: Defenses
+    choices: KinRanker, query: QuerySet, attack: str, n_honest: int, size: int, defenses: Defenses
 ) -> tuple[int, int]:
     """Return the rank of a document before and after a week."""
     rng = np.random.default_rng(0)
@@ -123,7 +123,7 @@ def attacked(
 
 
 def _order(
-    choices: ChoiceRanker, query: QuerySet, votes: Mapping[tuple[int, str, int], Votes], defenses: Defenses
+    choices: KinRanker, query: QuerySet, votes: Mapping[tuple[int, str, int], Votes], defenses: Defenses
 ) -> np.ndarray:
     """Return the rows of a query in the order by what was counted."""
     crowds: dict[str, set[int]] = {}
@@ -136,10 +136,12 @@ def _order(
         for (_, document, day), cell in votes.items()
         if len(crowds[document]) >= defenses.min_clients
     ]
+    assert choices.chosen_ is not None
     other = choices.copy()
-    other.evidence_ = None
+    other.chosen_ = replace(choices.chosen_, evidence=None)
     if cells:
         document, day, looks, chosen, few = zip(*cells, strict=True)
         key = query_keys(query.query_columns["text"]).repeat(len(cells))
-        other.evidence_ = Evidence.from_hashes(key, hash_texts(np.array(document)), looks, chosen, day, few)
+        evidence = Evidence.from_hashes(key, hash_texts(np.array(document)), looks, chosen, day, few)
+        other.chosen_ = replace(choices.chosen_, evidence=evidence)
     return np.argsort(-other.predict(query), kind="stable")

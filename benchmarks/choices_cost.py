@@ -1,6 +1,6 @@
 """What evidence costs: ranking with it against the wrapped ranker alone, and building it against bare aggregation.
 
-Ranking: KinRanker on movie queries one by one, alone and in a `ChoiceRanker` with a folder of 10^6 pairs of a query and
+Ranking: KinRanker on movie queries one by one, alone and with a folder of 10^6 pairs of a query and
 a document and more, memory-mapped; all of the queries asked have evidence. Both take turns. Medians in microseconds.
 
 Building: the evidence of a click log, with a known examination of ranks, and with one that is estimated first, against
@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.clicks_scale import THREADS, peak_memory, write_log
 from benchmarks.common import log_progress
-from kinrank import ChoiceRanker, KinRanker, QuerySet
+from kinrank import KinRanker, QuerySet
 from kinrank.clicks import LogOptions
 from kinrank.clicks.choices import write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
@@ -72,7 +72,7 @@ def ranking(largest: int, rounds: int) -> dict[str, Any]:
     while pairs <= largest:
         with tempfile.TemporaryDirectory() as folder:
             evidence = filled_evidence(Path(folder) / "evidence", pairs, asked)
-            choices = ChoiceRanker(alone, evidence, prefit=True, similar=False).fit(asked)
+            choices = alone.with_recent(evidence)
             seconds: dict[str, list[float]] = {"alone": [], "choices": []}
             for turn in range(rounds + 1):
                 for query in asked:

@@ -7,7 +7,7 @@ is also what the service assumes without a click log, and click on what they exa
 service is moved on, so that a day takes seconds; who searches on a day is one of many clients.
 
 - *engine*, *KinRanker*: their lists never change;
-- *choices*: `ChoiceRanker` around KinRanker, which learns from the clicks while it serves;
+- *choices*: the same, which learns from the clicks while it serves;
 - *exploring*: the same, with a tenth of the lists ranked by a draw from the posterior (``--explore``).
 
 NDCG@10 of the lists that were shown, a mean over the searches of a week, where documents without a judgment are not
@@ -39,7 +39,7 @@ from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT, MOVIES, index_movies, running
 from benchmarks.live_msrd import DISCOUNT, PLAIN, TOP, feature_sets, log_candidates, sample, with_features
 from benchmarks.serve_load import free_port, started
-from kinrank import ChoiceRanker, KinRanker, QuerySet
+from kinrank import KinRanker, QuerySet
 from kinrank.engines import connect
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.measure import compare_paired
@@ -157,13 +157,13 @@ def write_features(file: Path) -> None:
 
 
 def fit_models(logged: QuerySet, work: Path) -> None:
-    """Fit KinRanker on some queries, and calibrate choices around it on others."""
+    """Fit KinRanker on some queries."""
     if (work / "choices").exists():
         return
-    training, others = logged[:TRAINING], logged[TRAINING:]
+    training = logged[:TRAINING]
     kin = KinRanker(group_column="movie", n_repeats=1).fit(training)
     kin.save(work / "kin", examples=training[:20])
-    ChoiceRanker(kin, prefit=True).fit(others).save(work / "choices", examples=others[:20])
+    kin.save(work / "choices", examples=training[:20])
 
 
 def fixed(traffic: Traffic, lists: Sequence[Sequence[str]]) -> np.ndarray:
@@ -233,7 +233,7 @@ def learning(
         database = work / f"{name}.db"
         for left in work.glob(f"{name}.db*"):
             left.unlink()
-        learns = ["--judgments", f"sqlite:///{database}", "--log-shown", str(TOP), "--choice-days", "80", *options]
+        learns = ["--judgments", f"sqlite:///{database}", "--log-shown", str(TOP), "--set", "choice_days=80", *options]
         with service(work, index, "choices", learns) as ask:
             found = weeks_of(ask, traffic, work / "clock", name)
         np.savez(out, **found)

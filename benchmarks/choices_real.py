@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 
 from benchmarks.choices_traffic import read_clicks
 from benchmarks.common import data_dir, log_progress
-from kinrank import ChoiceRanker, QuerySet
+from kinrank import QuerySet
 from kinrank.clicks.examination import Examination, estimate_examination
-from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.judgments import estimate_attractiveness
+from kinrank.rankers.kin.chosen import WithChoices
 
 DAYS = 100
 _START = 1_790_000_000 // 86_400 * 86_400
@@ -94,8 +95,8 @@ def orders(table: pa.Table, model: str) -> tuple[list[tuple[str, str]], dict[str
         doc_id=[document for _, document in keys],
         query_columns={"text": list(dict.fromkeys(query for query, _ in keys))},
     )
-    ranker = ChoiceRanker(EngineOrder(), evidence, prefit=True, similar=False).fit(queries)
-    log_progress(f"settings: {ranker.posterior_}")
+    ranker = WithChoices(EngineOrder(), evidence).fit(queries)
+    log_progress(f"settings: {ranker.chosen_}")
     plain = estimate_attractiveness(counts, estimate_examination(counts, "none"))
     rates = {
         "posterior": queries.in_caller_order(ranker.predict(queries)),

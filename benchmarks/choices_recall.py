@@ -31,13 +31,13 @@ from benchmarks.common import data_dir, log_progress
 from benchmarks.engine_msrd import MOVIES, running
 from benchmarks.live_msrd import feature_sets
 from examples.movies.prepare import NUMBERS, TEXT
-from kinrank import ChoiceRanker, QuerySet, SingleRanker
+from kinrank import KinRanker, QuerySet
 from kinrank.arrays import Float32
 from kinrank.datasets import simulate_clicks
 from kinrank.engines import Engine, connect
+from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.retry import RetryingPool
 from kinrank.measure import compare_paired
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
@@ -155,20 +155,19 @@ def measured(engine: Engine, corpus: Corpus, work: Path, wrapped: str = "lambdam
     qid = corpus.judged.qid
     parts = Parts(qid[draw < 0.4], qid[(draw >= 0.4) & (draw < 0.8)], qid[draw >= 0.8])
     log_progress(f"{len(qid)} queries, {len(logged)} with hits")
-    ranker = SingleRanker(wrapped).fit(logged[np.isin(logged.qid, parts.train)])
+    train = logged[np.isin(logged.qid, parts.train)]
     had_traffic = logged[~np.isin(logged.qid, parts.new)]
     tables = {"engine": engine_lists(had_traffic), "vectors": vector_lists(corpus, parts)}
     figures: dict[str, Any] = {"queries": len(qid), "documents": len(corpus.ids)}
     for kind in TRAFFIC:
         evidence = simulated(tables["engine"], *([tables["vectors"]] if kind != "engine" else []))
-        choices = ChoiceRanker(ranker, evidence, prefit=True).fit(had_traffic)
+        choices = KinRanker(base=f"single(learner={wrapped})", evidence=evidence, memory=False).fit(train)
         log_progress(f"{kind}: {evidence}, {'; '.join(choices.remarks())}")
         choices.save(work / kind)
         for name, asked in (("recurring", parts.recurring), ("new", parts.new)):
             rows = searched(engine, work / kind, corpus.judged[np.isin(qid, asked)])
             log_progress(f"{kind}, {name}: {rows}")
             figures[f"{kind}, {name}"] = rows
-        figures[f"{kind}, similar queries count"] = choices.posterior_.discount
     return figures
 
 

@@ -1,12 +1,12 @@
-"""ChoiceRanker on a simulated month of traffic: learned from three weeks of clicks, asked in the fourth.
+"""Choices on a simulated month of traffic: learned from three weeks of clicks, asked in the fourth.
 
 Users click on the lists of a collection's queries, in the order of BM25 over all fields with some noise. Everything is
 learned from the clicks of the first three weeks: LightGBM (LambdaMART) and KinRanker from corrected clicks, the order
-by each query's own clicks, and `ChoiceRanker` around both rankers. *Evidence columns* is the baseline that needs no
-kinrank: LightGBM with the looks, choices and rate of choices of the same query as features, learned with those of the
-first two weeks from the clicks of the third, and asked with those of all three. NDCG@10 with the true grades: the mean
-over queries, weighted by the lists of the fourth week, and by the impressions of the first three weeks. ``--queries``
-draws that many queries of the collection.
+by each query's own clicks, and KinRanker with evidence, alone and with LightGBM as its base. *Evidence columns* is the
+baseline that needs no kinrank: LightGBM with the looks, choices and rate of choices of the same query as features,
+learned with those of the first two weeks from the clicks of the third, and asked with those of all three. NDCG@10 with
+the true grades: the mean over queries, weighted by the lists of the fourth week, and by the impressions of the first
+three weeks. ``--queries`` draws that many queries of the collection.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.clicks_rank import ENGINE, MEASURE, judged_by_clicks
 from benchmarks.common import judged_text, log_progress, msrd
-from kinrank import ChoiceRanker, QuerySet
+from kinrank import KinRanker, QuerySet
 from kinrank.clicks import ClickCounts
 from kinrank.clicks.choices import write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
-from kinrank.clicks.judgments import judgment_table
-from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.judgments import estimate_attractiveness, judgment_table
 from kinrank.clicks.read import open_clicks
 from kinrank.data.texts import TEXT
 from kinrank.datasets import simulate_clicks
@@ -185,12 +184,16 @@ def measured(queries: QuerySet, collection: str, user: str, seed: int, around: s
     for name, spec in WRAPPED.items():
         if around not in ("both", name):
             continue
-        ranker = ChoiceRanker(spec, month.evidence).fit(judged)
-        scores[name] = ranker.ranker_.predict(asked)
+        base = None if spec == "kin" else spec
+        ranker = KinRanker(base=base, evidence=month.evidence).fit(judged)
+        plain = ranker.copy()
+        plain.chosen_ = None
+        scores[name] = plain.predict(asked) if base is None else RANKERS.make(base).fit(judged).predict(asked)
         scores[f"choices around {name}"] = ranker.predict(asked)
+        assert ranker.chosen_ is not None
         settings[name] = {
-            key: None if value is None else round(value, 3) for key, value in vars(ranker.posterior_).items()
-        }
+            key: None if value is None else round(value, 3) for key, value in vars(ranker.chosen_.posterior).items()
+        } | {"inside": round(ranker.chosen_.inside, 3)}
         log_progress(f"{name}: {settings[name]}")
     quality = {name: MEASURE.per_query(values, queries.grades, queries.offsets) for name, values in scores.items()}
     new = month.impressions == 0

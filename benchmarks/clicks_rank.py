@@ -19,8 +19,7 @@ from benchmarks.common import judged_text, log_progress, msrd
 from kinrank import QuerySet
 from kinrank.clicks import ClickCounts, read_clicks
 from kinrank.clicks.examination import estimate_examination
-from kinrank.clicks.judgments import judgment_table
-from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.judgments import estimate_attractiveness, judgment_table
 from kinrank.datasets import simulate_clicks
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers import RANKERS

@@ -21,8 +21,7 @@ import duckdb
 from benchmarks.common import log_progress
 from kinrank.clicks import LogOptions, read_clicks
 from kinrank.clicks.examination import estimate_examination
-from kinrank.clicks.judgments import judgment_table, write_judgments
-from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.judgments import estimate_attractiveness, judgment_table, write_judgments
 from kinrank.parallel import use_threads
 
 OPTIONS = {"impressions": ["1e7", "1e6", "1e8"], "memory": ["2GB", "1GB", "3GB"], "rounds": ["3", "1"]}

@@ -15,8 +15,7 @@ from benchmarks.clicks_rank import ENGINE, MEASURE, judged_by_clicks, simulated
 from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker
 from kinrank.clicks.examination import estimate_examination
-from kinrank.clicks.judgments import judgment_table
-from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.judgments import estimate_attractiveness, judgment_table
 from kinrank.measure import compare_paired
 
 BINS = (0, 50, 100, 200, 500)

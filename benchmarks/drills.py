@@ -48,7 +48,7 @@ DRILLS = {
     "renamed-features": Drill(
         "A model with renamed or reordered features is published",
         "It was taken, and every ranking fell back",
-        "Refused unless --accept-features; a model without examples is flagged",
+        "Refused unless --set accept_features=True; a model without examples is flagged",
         (
             "test_service.py::test_model_with_other_features_replaces_the_current_one_only_if_that_is_accepted",
             "test_service.py::test_model_without_examples_is_flagged",

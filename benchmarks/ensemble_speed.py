@@ -19,8 +19,7 @@ from scipy import sparse
 
 from benchmarks.common import interleaved, log_progress, medians
 from kinrank import QuerySet
-from kinrank.learn.ensembles import normalize, smoothness
-from kinrank.rankers.ensemble import EnsembleRanker
+from kinrank.papers.ensemble import EnsembleRanker, normalize, smoothness
 
 JUDGED = (63, 250, 1_000, 4_000, 10_000)
 N_RANKERS, N_DOCUMENTS = 25, 150

@@ -35,18 +35,17 @@ import psycopg
 from benchmarks import confirmation, fleet
 from benchmarks.common import interleaved, log_progress, medians
 from benchmarks.engine_msrd import running
-from kinrank import ChoiceRanker, QuerySet, SingleRanker
+from kinrank import KinRanker, QuerySet
 from kinrank.data.hashes import query_keys
 from kinrank.datasets import load_movies
 from kinrank.engines import connect
+from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.retry import RetryingPool
 from kinrank.memory.evidence import Evidence
 from kinrank.memory.votes import RankCurve
 from kinrank.serve import CandidateSet, Observer, Service, Settings
-from kinrank.serve.database import open_database
-from kinrank.serve.database.rows import insert
+from kinrank.serve.database import insert, open_database
 from kinrank.serve.events.log import Click, EventLog, Shown
 from kinrank.serve.search import Searcher
 
@@ -252,7 +251,7 @@ def watch(log: EventLog, other: EventLog, done: threading.Event, late: list[floa
 def rank(repeats: int) -> dict[str, Any]:
     """Return the time of a ranking with evidence and events at once, relative to one without."""
     movies = load_movies()
-    ranker = ChoiceRanker(SingleRanker("lambdamart").fit(movies[:150]), prefit=True).fit(movies[150:])
+    ranker = KinRanker(memory=False, local=False, n_members=2, n_repeats=1).fit(movies[:150])
     some = [candidates_of(query) for query in movies[150:170]]
     with tempfile.TemporaryDirectory() as folder:
         ranker.save(f"{folder}/model")
@@ -366,7 +365,7 @@ def searched(engine: LuceneEngine, ids: np.ndarray, folder: Path, repeats: int) 
     evidence = Evidence.from_cells(
         np.repeat(texts, 10), np.concatenate(missed), [50.0] * 10 * len(some), [40.0] * 10 * len(some)
     )
-    ChoiceRanker(SingleRanker("lambdamart").fit(logged), evidence, prefit=True).fit(logged).save(folder / "model")
+    KinRanker(memory=False, local=False, n_members=2, n_repeats=1, evidence=evidence).fit(logged).save(folder / "model")
     added: list[int] = []
     with (
         Service({"default": folder / "model"}, settings=Settings(**PATIENT, remembered=0)) as plain,

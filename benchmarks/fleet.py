@@ -38,11 +38,11 @@ import psycopg
 
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
-from kinrank import ChoiceRanker, KnnRanker
+from kinrank import KinRanker, KnnRanker
 from kinrank.datasets import make_two_camps
 from kinrank.serve.database import open_database
 from kinrank.serve.events.store import EventStore
-from kinrank.serve.judgment_store import open_store
+from kinrank.serve.judgments import open_store
 from kinrank.serve.keys import Role, add_key
 
 OPTIONS = {"rounds": ("100", "32", "12", "4"), "minutes": ("25", "15")}
@@ -250,7 +250,7 @@ class Fleet:
         ranker.save(place / "judged", examples=camps[:5])
         texts = {"text": np.array([f"query {number}" for number in range(60)])}
         named = camps.replace(query_columns=texts, doc_id=np.arange(len(camps.X)).astype(str))
-        ChoiceRanker(ranker, prefit=True).fit(named).save(place / "chosen")
+        KinRanker(5, encoder=None, memory=False, n_members=2, n_repeats=1).fit(named).save(place / "chosen")
         keys = {role.value: add_key(place / "keys", role.value, role) for role in Role}
         self.parent = Parent(place)
         self.replicas = [Replica(self.parent, port, keys) for _ in range(REPLICAS)]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -21,7 +22,7 @@ from benchmarks.common import log_progress, msrd
 from benchmarks.knn_msrd import per_query, row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe import Describer
-from kinrank.describe.within_query import relative_features
+from kinrank.describe.blocks import relative_features
 from kinrank.rankers.kin.trees import TreeView
 
 FOLDS = 3
@@ -36,10 +37,8 @@ SETTINGS = {"reference": "bm25_all", "group_column": "movie", "memory": False, "
 Table = Callable[[QuerySet, np.ndarray | None], np.ndarray]
 
 
-def everything(queries, local):
-    """Return what trees see usually: features, the local score, and the standing of both."""
-    score = local.astype(np.float32)[:, None]
-    return np.hstack([part for each in (queries.X, score) for part in (each, relative_features(each, queries.offsets))])
+everything = partial(TreeView.table, TreeView(), memory=None)
+"""What trees see usually: features, the local score, and the standing of both."""
 
 
 def features(queries, local):  # noqa: ARG001

@@ -18,11 +18,10 @@ import tempfile
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.common import interleaved, medians, msrd
-from kinrank import ChoiceRanker, KinRanker, QuerySet, load
+from kinrank import KinRanker, QuerySet, load
 from kinrank.datasets import make_intents
-from kinrank.demo.movies import data_file, load_demo_judgments, load_demo_movies
 from kinrank.demo.samples import judged_hits
-from kinrank.demo.search import MovieSearch
+from kinrank.demo.search import MovieSearch, data_file, load_demo_judgments, load_demo_movies
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.study.peers import LightGBMPeer
 
@@ -85,9 +84,7 @@ def ranking(train: QuerySet, test: QuerySet, settings: dict[str, object], repeat
 
 def demo(repeats: int = 200) -> dict[str, float]:
     """Return the milliseconds to rank one query with the two models of the demo."""
-    choices, tuned = load(data_file("kinrank")), load(data_file("lightgbm"))
-    assert isinstance(choices, ChoiceRanker)
-    kin = choices.ranker_
+    kin, tuned = load(data_file("kinrank")), load(data_file("lightgbm"))
     others = [judged for judged in load_demo_judgments() if not judged.learned][:repeats]
     test = judged_hits(MovieSearch(load_demo_movies()), others)
     queries = iter([query for query in test for _ in range(2)] * 2)

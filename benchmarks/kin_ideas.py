@@ -37,7 +37,7 @@ from sklearn.base import clone
 from benchmarks.common import judged_text, letor_folds, log_progress, msrd
 from benchmarks.knn_msrd import row
 from kinrank import KinRanker, QuerySet, fold_queries
-from kinrank.describe.within_query import standardize
+from kinrank.describe.blocks import standardize
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers.kin.crossfit import FittedWithout, rows_of
 from kinrank.rankers.kin.fitting import KinFitting

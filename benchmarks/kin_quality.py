@@ -3,8 +3,8 @@
 Every library tries the same three tree shapes. The peers choose the shape and the number of trees on the validation
 queries and are refitted on training and validation queries. KinRanker chooses its shape on the same queries by its
 out-of-fold record. Nothing is chosen on test queries, except that "best peer" is the library that is best *on test*,
-which favors the peers. "bag" is as many LightGBM models as KinRanker has members (`kinrank.study.bag`). "described" is
-LightGBM with the query's description among its features: it has the same information as KinRanker. "without" is
+which favors the peers. "bag" is as many LightGBM models as KinRanker has members (`kinrank.study.peers`). "described"
+is LightGBM with the query's description among its features: it has the same information as KinRanker. "without" is
 KinRanker without the queries' own models, "untuned" is KinRanker with its defaults. Holm corrects all tests against the
 best peer and the bag together.
 
@@ -34,7 +34,7 @@ import kinrank
 from benchmarks.common import judged_text, letor_folds, letor_part, log_progress, movie_of, msrd
 from kinrank import KinRanker, QuerySet, SingleRanker, fold_queries
 from kinrank.data.split import fold_of_query
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import VECTORS
 from kinrank.datasets import make_intents
 from kinrank.describe import Describer
 from kinrank.learn.lambdamart import LambdaMART
@@ -211,7 +211,7 @@ def code_of(method: str) -> str:
     package = Path(kinrank.__file__).parent
     folders = {"described": "describe study/peers.py", "single": "learn"}
     folders |= dict.fromkeys(("without", "untuned", "kin"), "rankers learn describe neighbors")
-    named = folders.get(method, "study/peers.py study/bag.py").split()
+    named = folders.get(method, "study/peers.py").split()
     files = [file for part in named for file in sorted((package / part).rglob("*.py")) or [package / part]]
     digest = hashlib.sha256(repr((SHAPES, MEMBERS, MOST_TREES, RATE)).encode())
     for file in files:

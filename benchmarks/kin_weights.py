@@ -34,9 +34,9 @@ from benchmarks.engine_msrd import CHECKOUT, MOVIES, WORKERS, compared, in_turn,
 from benchmarks.live_msrd import TOP, VIEWS, log_candidates, qualities, sample
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.arrays import Float64
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import VECTORS
 from kinrank.engines import connect
-from kinrank.engines.judgment_table import read_judgments
+from kinrank.engines.logger import read_judgments
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.parallel import Threads, map_ordered
 from kinrank.study.peers import LightGBMPeer

@@ -24,11 +24,11 @@ from benchmarks.engine_msrd import CHECKOUT, MOVIES, WORKERS, index_movies, prep
 from kinrank import KinRanker, QuerySet, SingleRanker, read_parquet
 from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query, split_queries
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import VECTORS
 from kinrank.engines import FeatureSet, connect
+from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import CandidateSource, FeatureLogger, ResumableLog
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.retry import RetryingPool
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker
 from kinrank.serve import Service, Settings

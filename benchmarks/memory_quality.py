@@ -3,8 +3,8 @@
 All methods rerank the same candidates; trees are LightGBM's with the defaults of kinrank.
 
 - *LightGBM*: the features alone;
-- *precedents*: `PrecedentRanker` around LightGBM, which decides by itself whether to use judgments of similar queries;
-- *choices*: `ChoiceRanker` around LightGBM (only in time, where queries recur);
+- *KinRanker*: with its defaults, and what people chose as evidence (only in time, where queries recur);
+- *choices*: LightGBM, with what people chose for the same query around it (only in time);
 - *evidence columns*: LightGBM with the earlier looks, choices and rate of choices of the same query (only in time);
 - *everyone*: LightGBM with what all training queries say of a document, in ten folds;
 - *memory columns*: LightGBM with all columns of `QueryMemory`, in ten folds;
@@ -69,15 +69,17 @@ from benchmarks.memory_collections import (
     even_folds,
     read,
 )
-from kinrank import ChoiceRanker, PrecedentRanker, QuerySet
+from kinrank import KinRanker, QuerySet
 from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query
 from kinrank.data.texts import TEXT
 from kinrank.measure import DCG, NDCG, compare_paired
 from kinrank.memory.columns import N_FOLDS, PARTS, QueryMemory
+from kinrank.memory.evidence import Evidence
 from kinrank.memory.kin import FAMILY as NEAR
 from kinrank.memory.kin import NEIGHBORS, QueryIndex, nearest_similarity
 from kinrank.rankers import RANKERS
+from kinrank.rankers.kin.chosen import WithChoices
 
 LIGHTGBM = "single(learner=lambdamart)"
 RESULTS = Path(__file__).parent / "results" / "memory_quality"
@@ -137,6 +139,13 @@ class Task:
         remembered = known if collection.remembered is None else collection.remembered[earlier]
         whole = train.replace(y=np.round(train.grades))
         return cls(collection, whole, queries[number == fold], known, remembered, part, group)
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What people chose before the test queries; None if this is not in time, or not known."""
+        if not self.in_time or self.collection.evidence is None:
+            return None
+        return self.collection.evidence(int(self.test.query_columns[TIME][0]))
 
     @property
     def in_time(self) -> bool:
@@ -208,19 +217,23 @@ def joined(queries: QuerySet, columns: Any) -> QuerySet:
     return queries.replace(X=np.hstack([queries.X, columns]).astype(np.float32), feature_names=names)
 
 
-def precedents(task: Task) -> Float64:
-    """Return the scores of today's precedents."""
-    ranker = PrecedentRanker(LIGHTGBM, group_column=task.group).fit(task.train)
-    log_progress(ranker.remarks()[-1])
+def kin(task: Task) -> Float64:
+    """Return the scores of KinRanker."""
+    settings = {"keys": task.collection.keys, "group_column": task.group, "evidence": task.evidence}
+    if task.in_time:
+        ranker = KinRanker(**settings, time_column=TIME).fit(task.known.replace(y=np.round(task.known.grades)))
+    else:
+        ranker = KinRanker(**settings).fit(task.train)
+    for line in ranker.remarks():
+        log_progress(line)
     return ranker.predict(task.test)
 
 
 def choices(task: Task) -> Float64 | None:
     """Return the scores of today's choices."""
-    if task.collection.evidence is None:
+    if task.evidence is None:
         return None
-    evidence = task.collection.evidence(int(task.test.query_columns[TIME][0]))
-    return ChoiceRanker(LIGHTGBM, evidence).fit(task.train).predict(task.test)
+    return WithChoices(RANKERS.make(LIGHTGBM).fit(task.train), task.evidence).fit(task.train).predict(task.test)
 
 
 def evidence_columns(task: Task) -> Float64 | None:
@@ -390,7 +403,7 @@ def _cells(queries: QuerySet) -> tuple[list[str], list[str]]:
 
 METHODS: dict[str, Callable[[Task], Float64 | None]] = {
     "LightGBM": trees,
-    "precedents": precedents,
+    "KinRanker": kin,
     "choices": choices,
     "evidence columns": evidence_columns,
     "everyone": lambda task: memory(task, "everyone"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.common import log_progress, memory_mb
 from kinrank import QuerySet
-from kinrank.data.folder_format import write_folder
+from kinrank.data.queryset import write_folder
 
 N_ROWS, N_FEATURES, DOCS = 10_000_000, 46, 100
 N_BLOCKS = 100

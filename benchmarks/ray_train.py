@@ -30,13 +30,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import log_progress
 from kinrank import CellRanker
-from kinrank.data.parquet_blocks import ParquetBlocks
+from kinrank.data.parquet import ParquetBlocks
 from kinrank.parallel import Executor, Serial
 from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.cells.training import CellPlan
 from kinrank.scale import RayCluster, TrainingProgress, train
-from kinrank.scale.folder import JobFolder
-from kinrank.scale.sum_tree import SumTree
+from kinrank.scale.sum_tree import JobFolder, SumTree
 from kinrank.scale.training import open_blocks
 
 OPTIONS = {"size": ("full", "small")}

@@ -35,7 +35,7 @@ from benchmarks.live_msrd import log_candidates, sample
 from benchmarks.serve_load import cpu_seconds, free_port, started
 from kinrank import KinRanker, KnnRanker, QuerySet
 from kinrank.arrays import Float32
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import VECTORS
 from kinrank.engines import FeatureSet, connect
 from kinrank.engines.lucene import LuceneEngine
 

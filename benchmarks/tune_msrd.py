@@ -23,10 +23,8 @@ from kinrank.measure import NDCG, compare_paired
 from kinrank.parallel import map_ordered
 from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.scale import Processes, use_executor
-from kinrank.study.space import available_families
 from kinrank.study.sweep import NEIGHBORS, PRIORS
-from kinrank.study.trials import Trial
-from kinrank.study.tuning import Plan, per_query_values, tune
+from kinrank.study.tuning import Plan, Trial, available_families, per_query_values, tune
 
 MEASURE = NDCG @ 10
 WITHIN = 0.001

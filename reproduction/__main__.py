@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.failures import handle_errors
+from kinrank.cli.console import handle_errors
 from reproduction import PAPERS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 
 import kinrank
 from kinrank import folder
-from kinrank.data.jobs import changed_keys
+from kinrank.data.files import changed_keys
 from kinrank.errors import DamagedFolderError
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, TaskResult, Values

@@ -23,15 +23,15 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 BROWSED = {
     "QuerySet": "kinrank.data.queryset kinrank.data.query_rows",
     "Reading and writing": "kinrank.data.parquet kinrank.data.delimited kinrank.data.letor kinrank.data.trec "
-    "kinrank.data.ranx_objects kinrank.data.ir_datasets_judgments",
+    "kinrank.data.other_libraries",
     "Splits": "kinrank.data.split",
-    "Data sets": "kinrank.datasets.movies kinrank.datasets.movies kinrank.datasets.letor kinrank.datasets.download "
+    "Data sets": "kinrank.datasets.movies kinrank.datasets.letor kinrank.datasets.download "
     "kinrank.datasets.queries kinrank.datasets.click_log",
     "KinRanker": "kinrank.rankers.kin.ranker",
     "KnnRanker": "kinrank.rankers.knn.ranker",
     "CellRanker": "kinrank.rankers.cells.ranker",
-    "Other rankers": "kinrank.rankers.single kinrank.rankers.query_class kinrank.rankers.cluster.ranker "
-    "kinrank.rankers.atvt kinrank.rankers.ensemble",
+    "Other rankers": "kinrank.rankers.single kinrank.papers.query_class kinrank.papers.cluster "
+    "kinrank.papers.atvt kinrank.papers.ensemble",
     "All rankers": "kinrank.rankers.base kinrank.rankers.intake kinrank.rankers.capabilities",
     "Learners": "kinrank.learn.rankrls kinrank.learn.ranksvm kinrank.learn.lambdamart",
     "Describer": "kinrank.describe.describer",

@@ -49,6 +49,13 @@ def test_documented_layers_are_those_of_the_contract():
     assert documented_layers() == [set(layer) for layer in load_script("draw_layers").layers()]
 
 
+def test_files_to_read_for_a_search_exist_and_are_few():
+    text = ARCHITECTURE.partition("**Reading `POST /v1/search`**")[2].partition("\n\n")[0]
+    files = re.findall(r"`([\w/]+\.py)`", text)
+    assert 0 < len(files) <= 8
+    assert all((ROOT / "src" / "kinrank" / file).is_file() for file in files)
+
+
 def test_every_package_is_in_a_layer():
     packages = {file.parent.name for file in PACKAGE.glob("*/__init__.py")}
     modules = {file.stem for file in PACKAGE.glob("*.py") if not file.stem.startswith("_")}

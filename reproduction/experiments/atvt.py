@@ -29,9 +29,8 @@ import numpy as np
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.learn.regressors import BoostedTrees
 from kinrank.measure import DCG
-from kinrank.rankers.atvt import ATVTRanker
+from kinrank.papers.atvt import ATVTRanker, BoostedTrees
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import MSRD_FILES, DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult, letor_tasks, results_by_fold

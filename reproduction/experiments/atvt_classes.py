@@ -25,7 +25,7 @@ from sklearn.isotonic import isotonic_regression
 
 from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.regressors import BoostedTrees
+from kinrank.papers.atvt import BoostedTrees
 from reproduction.data_folder import FOLDS, DataFolder, text_files
 from reproduction.experiment import Experiment, Task, TaskResult, letor_tasks, results_by_fold
 from reproduction.experiments.atvt import MEASURE, N_TREES, OUR_GRID, PAPER, TREE, fitted

@@ -16,8 +16,7 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.regressors import BoostedTrees, KernelRidge, Regressor
-from kinrank.rankers.atvt import ATVTRanker
+from kinrank.papers.atvt import ATVTRanker, BoostedTrees, KernelRidge, Regressor
 from reproduction.data_folder import DataFolder, letor_files
 from reproduction.experiment import Experiment, Task, TaskResult
 from reproduction.experiments.atvt import OURS, TREE

@@ -32,11 +32,10 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.ranksvm import RankSVM
-from kinrank.learn.regressors import BoostedTrees, KernelRidge
 from kinrank.measure import LETOR_MAP, compare_paired
+from kinrank.papers.atvt import ATVTRanker, BoostedTrees, KernelRidge
+from kinrank.papers.cluster import divergences, normalized
 from kinrank.rankers import Ranker
-from kinrank.rankers.atvt import ATVTRanker
-from kinrank.rankers.cluster.modes import divergences, normalized
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold

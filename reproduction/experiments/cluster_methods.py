@@ -17,8 +17,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_LETOR, Measure, P, compare_paired, evaluate
 from kinrank.measure.evaluation import difficulty_levels, mean_by_level
+from kinrank.papers.cluster import ClusterRanker
 from kinrank.rankers import Ranker
-from kinrank.rankers.cluster.ranker import ClusterRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold

@@ -21,10 +21,9 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.ensembles import DISTANCES, Normalize, normalize
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP, Measure, P, compare_paired, evaluate, holm
-from kinrank.rankers.ensemble import EnsembleRanker
+from kinrank.papers.ensemble import DISTANCES, EnsembleRanker, Normalize, normalize
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import FOLDS, DataFolder, letor_files
 from reproduction.experiment import Experiment, Task, TaskResult

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.rankers.ensemble import EnsembleRanker
+from kinrank.papers.ensemble import EnsembleRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import FOLDS, DataFolder, letor_files
 from reproduction.experiment import Experiment, Task, TaskResult

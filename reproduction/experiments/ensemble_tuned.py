@@ -19,7 +19,7 @@ import numpy as np
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.measure import compare_paired, holm
-from kinrank.rankers.ensemble import EnsembleRanker
+from kinrank.papers.ensemble import EnsembleRanker
 from reproduction.data_folder import FOLDS, DataFolder, letor_files
 from reproduction.experiment import Experiment, Task, TaskResult
 from reproduction.experiments.ensemble import (

@@ -19,9 +19,9 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents
 from kinrank.measure import MEAN_NDCG_GENG, NDCG, Measure, compare_paired, evaluate
+from kinrank.papers.query_class import QueryClassRanker
 from kinrank.rankers import Ranker
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.query_class import QueryClassRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult

@@ -18,7 +18,7 @@ import numpy as np
 from kinrank.arrays import Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.rankrls import RankRLS
-from kinrank.neighbors.exact import ExactIndex
+from kinrank.neighbors.base import ExactIndex
 from kinrank.rankers.knn.offline import OfflineModels
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.neighborhoods import Neighborhoods

@@ -12,10 +12,10 @@ from typing import Any
 
 from kinrank.describe import Describer
 from kinrank.measure import NDCG
+from kinrank.papers.query_class import QueryClassRanker
 from kinrank.rankers import Ranker
 from kinrank.rankers.knn.ranker import KnnRanker, Mode
 from kinrank.rankers.local.choose import choose_neighbors
-from kinrank.rankers.query_class import QueryClassRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import MSRD_FILES, DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult

@@ -21,7 +21,7 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.regressors import BoostedTrees
+from kinrank.papers.atvt import BoostedTrees
 from reproduction.data_folder import MSRD_FILES, DataFolder, letor_files
 from reproduction.experiment import Experiment, Task, TaskResult
 from reproduction.experiments.atvt import MEASURE, OURS, PAPER, TREE, fitted

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from kinrank.learn.ranksvm import RankSVM
-from kinrank.rankers.cluster.ranker import ClusterRanker
+from kinrank.papers.cluster import ClusterRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult

@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.rankers.ensemble import EnsembleRanker
+from kinrank.papers.ensemble import EnsembleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult, letor_tasks, results_by_fold
 from reproduction.experiments.ensemble import (

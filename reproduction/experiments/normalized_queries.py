@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.ensembles import normalize
 from kinrank.measure import compare_paired
+from kinrank.papers.ensemble import normalize
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import MSRD_FILES, DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult

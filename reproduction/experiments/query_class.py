@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.papers.query_class import QueryClassRanker
 from kinrank.rankers import Ranker
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.query_class import QueryClassRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import FOLDS, DataFolder, text_files
 from reproduction.experiment import Experiment, Task, TaskResult

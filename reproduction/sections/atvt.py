@@ -18,7 +18,8 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
     results = figures["atvt"]
     yield (
         "The paper's two data sets are not public; three public collections replace them. Both sides are LightGBM with "
-        "the same trees. The measure is DCG@5, p is Wilcoxon's. [aTVT](atvt.md) describes the method. There are two "
+        "the same trees. The measure is DCG@5, p is Wilcoxon's. [aTVT](papers.md#atvt-a-scale-for-each-query) "
+        "describes the method. There are two "
         "readings. **The paper's procedure** (section 4.3, as far as the text goes): rows count alike, each round fits "
         "lines to the targets of the round before, and ten small steps compose, as |α^0.1 - 1| + |β/10| in Table 7 "
         "suggests. **Ours** minimizes the paper's objective: weights α², lines from h to the grades, two rounds."

@@ -16,7 +16,7 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
     yield (
         "MQ2007 and MQ2008 with LETOR's folds and conventions, as in the paper. Settings are chosen on the validation "
         "queries by MAP. Our copy of the paper is garbled where it describes the algorithms: [Cluster "
-        "models](cluster.md#what-is-our-reading) lists what is our reading."
+        "models](papers.md#what-is-our-reading) lists what is our reading."
     )
     yield "MAP (p of a paired t-test against our RankSVM):\n\n" + _overview(figures["cluster-methods"])
     yield "![MAP by number of clusters, and of always the r-th best model](figures/reproduction-oracles.svg)"

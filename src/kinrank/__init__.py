@@ -25,18 +25,16 @@ if TYPE_CHECKING:
     from kinrank.data.trec import read_run as read_run
     from kinrank.data.trec import write_qrels as write_qrels
     from kinrank.data.trec import write_run as write_run
+    from kinrank.papers.atvt import ATVTRanker as ATVTRanker
+    from kinrank.papers.cluster import ClusterRanker as ClusterRanker
+    from kinrank.papers.ensemble import EnsembleRanker as EnsembleRanker
+    from kinrank.papers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers import load as load
-    from kinrank.rankers.atvt import ATVTRanker as ATVTRanker
     from kinrank.rankers.cells.choose import choose_cells as choose_cells
     from kinrank.rankers.cells.ranker import CellRanker as CellRanker
-    from kinrank.rankers.choices.ranker import ChoiceRanker as ChoiceRanker
-    from kinrank.rankers.cluster.ranker import ClusterRanker as ClusterRanker
-    from kinrank.rankers.ensemble import EnsembleRanker as EnsembleRanker
     from kinrank.rankers.kin.ranker import KinRanker as KinRanker
     from kinrank.rankers.knn.ranker import KnnRanker as KnnRanker
     from kinrank.rankers.local.choose import choose_neighbors as choose_neighbors
-    from kinrank.rankers.precedents.ranker import PrecedentRanker as PrecedentRanker
-    from kinrank.rankers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
 
 # Public name -> its module, imported on first use, so that `import kinrank` is quick and loads no extra.

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import TEXT
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import DataError
 from kinrank.rankers.base import Ranker, load
 from kinrank.registry import import_extra

@@ -12,9 +12,8 @@ import pytest
 
 from kinrank import QuerySet, load, read_parquet
 from kinrank.datasets import make_two_camps, simulate_clicks
-from kinrank.engines.judgment_table import read_judgments
-from kinrank.engines.logger import FeatureLogger, ResumableLog
-from kinrank.engines.retry import RetryingPool
+from kinrank.engines.base import RetryingPool
+from kinrank.engines.logger import FeatureLogger, ResumableLog, read_judgments
 from kinrank.memory.evidence import Evidence
 from tests.engines.toy import ToyEngine
 
@@ -40,6 +39,15 @@ def test_a_log_becomes_judgments(kinrank, log: Path):
     judged = read_judgments("judgments.parquet")
     assert len(judged) == 100
     assert judged.sample_weight is not None
+
+
+def test_fields_of_the_options_of_a_log_can_be_set(kinrank, log: Path):
+    done = kinrank("clicks", log, "--out", "judgments.parquet", "--set", "max_rank=2")
+    assert done.exit_code == 0, done.stderr
+    assert "Identifiable for 2 of 2 ranks" in done.stderr
+    wrong = kinrank("clicks", log, "--out", "judgments.parquet", "--set", "max_rank=deep")
+    assert wrong.exit_code == 2
+    assert "max_rank must be int, got 'deep'" in wrong.stderr
 
 
 def test_a_frozen_ranking_is_refused_unless_no_correction_is_asked_for(kinrank, log: Path):

@@ -10,6 +10,7 @@ import kinrank as library
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import run_from_scores, write_run
 from kinrank.measure import NDCG, compare_paired
+from kinrank.registry import import_extra
 from tests.study.worlds import in_families
 
 KNN = "knn(n_neighbors=5)"
@@ -108,8 +109,9 @@ def test_model_with_unknown_training_queries_causes_a_warning(kinrank, judged: Q
 
 
 def test_compare_keeps_families_together_where_an_entrant_remembers(kinrank, workdir: Path):
+    import_extra("lightgbm", "lightgbm")
     in_families(np.arange(60) // 3).save("alike")
-    names = ["single()", "precedents(ranker=single, decide=False)"]
+    names = ["single()", "lightgbm-memory"]
     done = kinrank("compare", "alike", *names, "--folds", 2)
     assert done.exit_code == 0, done.stderr
     assert "60 queries are of 20 families of similar texts" in done.stderr

@@ -22,7 +22,7 @@ def assert_same(got: QuerySet, expected: QuerySet) -> None:
 @pytest.mark.parametrize("target", ["b.letor", "b.svm.xz", "b.parquet", "b", "b.folder/"])
 def test_every_format_converts_to_every_format(kinrank, camps: QuerySet, workdir: Path, source: str, target: str):
     write_sources([Source("test")], source)
-    done = kinrank("convert", source, target)
+    done = kinrank("data", "convert", source, target)
     assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
     assert "QuerySet(20 queries, 200 rows, 2 features, judged)" in done.stderr
@@ -31,7 +31,7 @@ def test_every_format_converts_to_every_format(kinrank, camps: QuerySet, workdir
 
 @pytest.mark.parametrize("target", ["all", "all.parquet", "all.txt"])
 def test_several_inputs_are_concatenated(kinrank, camps: QuerySet, workdir: Path, target: str):
-    assert kinrank("convert", "train.parquet", "test.txt", target).exit_code == 0
+    assert kinrank("data", "convert", "train.parquet", "test.txt", target).exit_code == 0
     assert_same(Source(target).read(), camps)
 
 
@@ -44,7 +44,7 @@ def test_block_size_does_not_change_the_output(
     sizes = [block.n_rows for block in Source(source).blocks()]
     assert max(sizes) <= 35
     assert len(sizes) == 20
-    assert kinrank("convert", source, "out").exit_code == 0
+    assert kinrank("data", "convert", source, "out").exit_code == 0
     assert_same(QuerySet.open("out"), camps)
 
 
@@ -58,7 +58,7 @@ def test_folder_of_parquet_files_with_custom_column_names(kinrank, workdir: Path
         table = pa.table({"query": [query, query], "label": [1, 0], "doc": ["x", "y"], "bm25": [2.0, 1.0]})
         Path("lake").mkdir(exist_ok=True)
         pq.write_table(table, f"lake/{part}.parquet")
-    done = kinrank("convert", "lake", "out", "--qid", "query", "--y", "label", "--doc-id", "doc")
+    done = kinrank("data", "convert", "lake", "out", "--columns", "qid=query,y=label,doc_id=doc")
     assert done.exit_code == 0, done.stderr
     queries = QuerySet.open("out")
     assert (queries.qid.tolist(), queries.feature_names) == (["a", "b"], ("bm25",))
@@ -67,13 +67,13 @@ def test_folder_of_parquet_files_with_custom_column_names(kinrank, workdir: Path
 
 def test_small_parquet_file_may_have_rows_in_any_order(kinrank, workdir: Path):
     pq.write_table(pa.table({"qid": [7, 8, 7], "bm25": [1.0, 2.0, 3.0]}), "mixed.parquet")
-    assert kinrank("convert", "mixed.parquet", "out").exit_code == 0
+    assert kinrank("data", "convert", "mixed.parquet", "out").exit_code == 0
     assert QuerySet.open("out").X.ravel().tolist() == [1.0, 3.0, 2.0]
 
 
 def test_features_option_sets_the_number_of_letor_features(kinrank, workdir: Path):
     Path("a.txt").write_text("1 qid:1 1:1 3:1\n")
     Path("b.txt").write_text("1 qid:2 1:1\n")
-    assert "features differ" in kinrank("convert", "a.txt", "b.txt", "out").stderr
-    assert kinrank("convert", "a.txt", "b.txt", "out", "--n-features", 3).exit_code == 0
+    assert "features differ" in kinrank("data", "convert", "a.txt", "b.txt", "out").stderr
+    assert kinrank("data", "convert", "a.txt", "b.txt", "out", "--n-features", 3).exit_code == 0
     assert QuerySet.open("out").X.tolist() == [[1, 0, 1], [1, 0, 0]]

@@ -11,7 +11,7 @@ from kinrank.learn.lambdamart import LambdaMART
 
 
 def test_describe_prints_the_numbers_of_the_describer(kinrank, camps: QuerySet, workdir: Path):
-    done = kinrank("describe", "train.parquet", "--set", "blocks=summaries")
+    done = kinrank("data", "describe", "train.parquet", "--set", "blocks=summaries")
     assert done.exit_code == 0, done.stderr
     header, *lines = (line.split("\t") for line in done.stdout.splitlines())
     describer = Describer("summaries").fit(camps[:40])
@@ -22,7 +22,7 @@ def test_describe_prints_the_numbers_of_the_describer(kinrank, camps: QuerySet, 
 
 
 def test_nearest_queries_belong_to_the_same_camp(kinrank, camps: QuerySet, workdir: Path):
-    done = kinrank("describe", "train.parquet", "--set", "blocks=mean", "--nearest", 3)
+    done = kinrank("data", "describe", "train.parquet", "--set", "blocks=mean", "--nearest", 3)
     assert done.exit_code == 0, done.stderr
     camp = dict(zip(map(str, camps.qid.tolist()), camps.X[camps.offsets[:-1], 1].tolist(), strict=True))
     for line in done.stdout.splitlines():
@@ -37,7 +37,7 @@ def test_nearest_queries_are_the_neighbors_of_kin(kinrank, camps: QuerySet, work
     queries = camps[:40].replace(query_columns={"text": texts})
     queries.save("texts")
     ranker = KinRanker(5, trees=LambdaMART(n_trees=5, n_leaves=3, n_threads=1)).fit(queries)
-    lines = kinrank("describe", "texts", "--nearest", 3).stdout.splitlines()
+    lines = kinrank("data", "describe", "texts", "--nearest", 3).stdout.splitlines()
     assert len(lines) == 40
     for line, name, why in zip(lines, texts, ranker.explain(queries), strict=True):
         positions = [queries.qid.tolist().index(qid) for qid in why.neighbors if qid != why.qid]
@@ -46,6 +46,6 @@ def test_nearest_queries_are_the_neighbors_of_kin(kinrank, camps: QuerySet, work
 
 
 def test_unknown_setting_is_an_error(kinrank, workdir: Path):
-    done = kinrank("describe", "train.parquet", "--set", "block=mean")
+    done = kinrank("data", "describe", "train.parquet", "--set", "block=mean")
     assert done.exit_code == 2
     assert "unknown parameter 'block'" in done.stderr

@@ -48,7 +48,7 @@ def test_table_shows_the_weights_of_every_query(kinrank, camps: QuerySet, workdi
 
 
 def test_json_has_one_line_per_query(kinrank, camps: QuerySet, workdir: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kinrank.cli.engine_weights.QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr("kinrank.cli.explain.QUERIES_AT_ONCE", 3)
     lines = [json.loads(line) for line in kinrank("explain", "knn", "test", "--json").stdout.splitlines()]
     assert [line["qid"] for line in lines] == camps[40:].qid.tolist()
     weights = [[line["weights"]["f1"], line["weights"]["f2"]] for line in lines]
@@ -152,7 +152,15 @@ def test_models_of_choices_add_boosts(kinrank, queries: QuerySet):
     ranked = queries[0].doc_id[np.argsort(library.load("signed").predict(queries[0]))]
     chosen, ignored = str(ranked[0]), str(ranked[-1])
     evidence = Evidence.from_cells([str(queries.query_columns["text"][0])] * 2, [chosen, ignored], [30, 30], [29, 0])
-    library.ChoiceRanker(library.load("signed"), evidence, prefit=True).fit(queries).save("choices")
+    library.KinRanker(
+        evidence=evidence,
+        encoder=None,
+        memory=False,
+        local=False,
+        n_members=2,
+        n_repeats=1,
+        trees="lambdamart(n_trees=5)",
+    ).fit(queries).save("choices")
     lines = kinrank("explain", "--weights", "choices", "queries.parquet", "--json").stdout.splitlines()
     first, second, *_ = map(json.loads, lines)
     assert first["boosts"].keys() == {chosen, ignored}

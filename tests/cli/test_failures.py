@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from kinrank.cli.failures import debugging, handle_errors
+from kinrank.cli.console import debugging, handle_errors
 from kinrank.data.letor import write_letor
 from kinrank.data.queryset import QuerySet
 
@@ -44,20 +44,20 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
-        (["convert", "missing.txt", "out"], "missing.txt: no such file or folder"),
-        (["convert", "data.xlsx", "out"], "data.xlsx: unknown suffix; expected a table"),
-        (["convert", "test.txt", "out.xlsx"], "out.xlsx: unknown suffix; expected a table"),
-        (["convert", "test.txt", "out.parquet.gz"], "out.parquet.gz: unknown suffix; expected a table"),
-        (["convert", "empty", "out"], "empty: this folder has no manifest.json and no .parquet file"),
-        (["convert", "knn", "out"], "knn holds 'model', expected 'queries'"),
-        (["convert", "test.txt", "knn"], "knn holds 'model', expected 'queries'"),
-        (["convert", "garbage.parquet", "out"], "garbage.parquet: cannot be read as Parquet"),
-        (["convert", "garbage.txt.gz", "out"], "garbage.txt.gz: cannot be decompressed"),
-        (["convert", "line.txt", "out"], "line.txt, line 2: expected qid:<query>"),
-        (["convert", "test.txt", "test", "out"], "query 40 is in more than one block"),
-        (["convert", "train.parquet", "out", "--qid", "query"], "no column 'query' for the query ids"),
-        (["convert", "test.txt", "nowhere/out.txt"], "nowhere/out.txt: No such file or directory"),
-        (["convert", "unjudged", "out.txt"], "these queries are not judged"),
+        (["data", "convert", "missing.txt", "out"], "missing.txt: no such file or folder"),
+        (["data", "convert", "data.xlsx", "out"], "data.xlsx: unknown suffix; expected a table"),
+        (["data", "convert", "test.txt", "out.xlsx"], "out.xlsx: unknown suffix; expected a table"),
+        (["data", "convert", "test.txt", "out.parquet.gz"], "out.parquet.gz: unknown suffix; expected a table"),
+        (["data", "convert", "empty", "out"], "empty: this folder has no manifest.json and no .parquet file"),
+        (["data", "convert", "knn", "out"], "knn holds 'model', expected 'queries'"),
+        (["data", "convert", "test.txt", "knn"], "knn holds 'model', expected 'queries'"),
+        (["data", "convert", "garbage.parquet", "out"], "garbage.parquet: cannot be read as Parquet"),
+        (["data", "convert", "garbage.txt.gz", "out"], "garbage.txt.gz: cannot be decompressed"),
+        (["data", "convert", "line.txt", "out"], "line.txt, line 2: expected qid:<query>"),
+        (["data", "convert", "test.txt", "test", "out"], "query 40 is in more than one block"),
+        (["data", "convert", "train.parquet", "out", "--columns", "qid=query"], "no column 'query' for the query ids"),
+        (["data", "convert", "test.txt", "nowhere/out.txt"], "nowhere/out.txt: No such file or directory"),
+        (["data", "convert", "unjudged", "out.txt"], "these queries are not judged"),
         ([*TRAIN, "--ranker", "nobody"], "unknown ranker 'nobody': choose one of 'kin', 'single'"),
         (
             [*TRAIN, "--ranker", "knn", "--set", "k=3"],

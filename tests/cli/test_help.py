@@ -10,24 +10,47 @@ from typer.main import get_command
 
 import kinrank as library
 from kinrank.cli import app
-from kinrank.cli.examples import EXAMPLES
+from kinrank.cli.app import EXAMPLES
 from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.engines import connect
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capability_table
 from kinrank.registry import import_extra
 
-COMMANDS = ["clicks", "log", "convert", "headroom", "tune", "train", "rank", "compare", "report"]
-COMMANDS += ["serve", "key", "explain", "describe", "models", "doctor"]
+PROGRAM = get_command(app)
 
 
-def test_help_lists_all_commands(kinrank):
+def commands_of(command, *words: str) -> dict[str, list]:
+    """Return the options of each command that can be run, by its words after kinrank."""
+    if not hasattr(command, "commands"):
+        return {" ".join(words): [option for option in command.params if isinstance(option, Option)]}
+    return {
+        name: options
+        for word, each in command.commands.items()
+        for name, options in commands_of(each, *words, word).items()
+    }
+
+
+COMMANDS = commands_of(PROGRAM)
+
+
+def test_help_starts_with_where_to_start_and_lists_all_commands(kinrank):
     help_page = kinrank("--help").stdout
-    assert all(command in help_page for command in COMMANDS)
+    _, _, text = help_page.partition("[ARGS]...")
+    assert text.split("\n\n")[0].split("│")[0].strip().startswith("New here? kinrank demo, then kinrank doctor FILE.")
+    assert all(command in help_page for command in PROGRAM.commands)
+
+
+@pytest.mark.parametrize("name", ["models", "split", "key"])
+def test_command_that_moved_names_its_new_place(kinrank, name: str):
+    done = kinrank(name, "--help")
+    assert done.exit_code == 2
+    group = "data" if name == "split" else "admin"
+    assert f"kinrank {name} is now kinrank {group} {name}" in done.stderr
 
 
 @pytest.mark.parametrize(
-    "args", [["--help"], *([command, "--help"] for command in COMMANDS), ["--version"]], ids=" ".join
+    "args", [["--help"], *([*command.split(), "--help"] for command in COMMANDS), ["--version"]], ids=" ".join
 )
 def test_help_imports_no_heavy_package(args: list[str]):
     code = (
@@ -43,10 +66,13 @@ def test_help_imports_no_heavy_package(args: list[str]):
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_help_ends_with_an_example_that_parses(kinrank, name: str):
-    program, command, *args = shlex.split(EXAMPLES[name])
-    assert (program, command) == ("kinrank", name)
-    get_command(app).commands[name].make_context(name, args)  # raises if an option or argument is wrong
-    assert "Example: kinrank" in kinrank(name, "--help").stdout
+    words = shlex.split(EXAMPLES[name])
+    command = PROGRAM
+    for place, word in enumerate(["kinrank", *name.split()]):
+        assert words[place] == word
+        command = command if place == 0 else command.commands[word]
+    command.make_context(name, words[place + 1 :])  # raises if an option or argument is wrong
+    assert "Example: kinrank" in kinrank(*name.split(), "--help").stdout
 
 
 def test_example_of_log_has_an_engine_address():
@@ -57,17 +83,13 @@ def test_example_of_log_has_an_engine_address():
 
 
 def test_every_command_has_an_example():
-    assert set(EXAMPLES) == set(get_command(app).commands)
+    assert set(EXAMPLES) == set(COMMANDS)
 
 
 def test_commands_and_options_do_not_grow_unnoticed():
-    commands = get_command(app).commands
-    options = [option for command in commands.values() for option in command.params if isinstance(option, Option)]
-    assert len(commands) <= 21
-    assert len(options) <= 282  # as scripts/count prints
-    # A shared option is defined once, so its help is the same everywhere.
-    helps = {(option.opts[-1], option.help) for option in options if option.rich_help_panel == "Columns of a table"}
-    assert len(helps) == len({name for name, _ in helps}) == 9
+    options = [option for options in COMMANDS.values() for option in options]
+    assert len(PROGRAM.commands) <= 14
+    assert len(options) <= 171  # as scripts/count prints, without --version and --debug
 
 
 def test_version(script):

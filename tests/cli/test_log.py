@@ -90,7 +90,7 @@ def test_summary_says_what_unjudged_hits_count(
         ({"--judgments": "nothing.tsv"}, "nothing.tsv"),
         ({"--out": "out.txt"}, "write NAME.parquet or a folder"),
         ({"--candidates": "all"}, "candidates must be 'top' or 'judged'"),
-        ({"--qid": "id"}, "no column 'id'"),
+        ({"--columns": "qid=id"}, "no column 'id'"),
         ({"--set": "api_key"}, "write it as name=value"),
     ],
 )

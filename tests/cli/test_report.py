@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kinrank import CellRanker, QuerySet
@@ -38,6 +40,15 @@ def test_report_of_two_models(report: Run, workdir: Path):
     perfect = "warning: knn reaches 1.0000, which is too good to be believed"  # it is: the world has no noise
     assert perfect in done.stderr
     assert re.search(r"report\.html: \d\d KB\n$", done.stderr)
+
+
+def test_titles_of_the_table_are_shown(report: Run, workdir: Path):
+    table = QuerySet.open("test").to_table()
+    titles = pa.array([f"Title of {document}" for document in table["doc_id"].to_pylist()])
+    pq.write_table(table.append_column("name", titles), "named.parquet")
+    done = report("named.parquet", "./single", "./knn", "--columns", "title=name")
+    assert done.exit_code == 0, done.stderr
+    assert "Title of d4" in (workdir / "report.html").read_text("utf-8")
 
 
 def test_rankers_are_fitted_on_the_training_data(report: Run, workdir: Path):
@@ -100,7 +111,6 @@ def test_paths_are_shortened_to_their_last_part_if_unique(report: Run, workdir: 
         (["test", "./single"], "a report needs at least two entrants"),
         (["test", "./single", "nobody"], "'nobody' is not a model folder"),
         (["test", "./single", "./knn", "--measure", "XDCG"], "XDCG"),
-        (["test", "./single", "./knn", "--names", "title"], "no query column 'title' for the names of queries"),
         (["test", "./single", "knn(n_neighbors=5)x", "--train", "train.parquet"], "cannot read ranker"),
         (["nowhere", "./single", "./knn"], "nowhere: no such file or folder"),
         (
@@ -120,7 +130,7 @@ def test_report_tells_queries_with_a_near_training_query_apart(report: Run, work
     queries = in_families(np.concatenate([np.arange(60) // 3, np.arange(20), np.arange(100, 130)]))
     queries[:60].save("before")
     queries[60:].save("after")
-    remembering = "precedents(ranker=single, decide=False)"
+    remembering = "lightgbm-memory"
     done = report("after", "single()", remembering, "--train", "before")
     assert done.exit_code == 0, done.stderr
     assert "50 queries are of 50 families of similar texts (similarity above 0.6): tests are by family" in done.stderr

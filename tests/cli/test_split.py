@@ -7,13 +7,13 @@ import pytest
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.source import Source
-from kinrank.study.families import has_near
+from kinrank.study.folds import has_near
 from tests.study.worlds import in_families
 
 
 def test_parts_are_written_in_the_format_of_their_names(kinrank, camps: QuerySet, workdir: Path) -> None:
     camps.save("camps")
-    done = kinrank("split", "camps", "a.csv", "b.parquet", "c.txt")
+    done = kinrank("data", "split", "camps", "a.csv", "b.parquet", "c.txt")
     assert done.exit_code == 0, done.stderr
     parts = [Source(name).read() for name in ("a.csv", "b.parquet", "c.txt")]
     assert [len(part) for part in parts] == [42, 6, 12]
@@ -22,16 +22,16 @@ def test_parts_are_written_in_the_format_of_their_names(kinrank, camps: QuerySet
 
 def test_groups_stay_together_and_time_orders_the_parts(kinrank, camps: QuerySet, workdir: Path) -> None:
     camps.replace(query_columns={"movie": np.arange(60) // 6, "day": np.arange(60)[::-1]}).save("dated")
-    assert kinrank("split", "dated", "a", "b", "--shares", "0.5,0.5", "--group", "movie").exit_code == 0
+    assert kinrank("data", "split", "dated", "a", "b", "--shares", "0.5,0.5", "--group", "movie").exit_code == 0
     first, second = (set(Source(name).read().query_columns["movie"].tolist()) for name in ("a", "b"))
     assert not first & second
-    assert kinrank("split", "dated", "a", "b", "--time", "day").exit_code == 0
+    assert kinrank("data", "split", "dated", "a", "b", "--time", "day").exit_code == 0
     assert Source("b").read().query_columns["day"].min() > Source("a").read().query_columns["day"].max()
 
 
 def test_families_stay_together(kinrank, workdir: Path) -> None:
     in_families(np.where(np.arange(100) < 60, 0, np.arange(100) // 2)).save("alike")
-    done = kinrank("split", "alike", "a", "b", "--shares", "0.5,0.5", "--families")
+    done = kinrank("data", "split", "alike", "a", "b", "--shares", "0.5,0.5", "--families")
     assert done.exit_code == 0, done.stderr
     assert "alike: 100 queries are of 21 families of similar texts (similarity above 0.6)" in done.stderr
     assert "alike: one group has 60 of 100 queries, more than a part of 50" in done.stderr
@@ -39,7 +39,7 @@ def test_families_stay_together(kinrank, workdir: Path) -> None:
     assert [len(part) for part in parts] == [60, 40]
     assert not has_near(*parts).any()
     assert set(parts[0].query_columns) == {"text", "shop"}
-    done = kinrank("split", "alike", "a", "b", "--shares", "0.5,0.5")
+    done = kinrank("data", "split", "alike", "a", "b", "--shares", "0.5,0.5")
     assert [len(Source(name).read()) for name in ("a", "b")] == [50, 50]
     assert "families" not in done.stderr
 
@@ -56,6 +56,6 @@ def test_families_stay_together(kinrank, workdir: Path) -> None:
     ],
 )
 def test_wrong_parts_are_refused(kinrank, workdir: Path, words: list[str], message: str) -> None:
-    done = kinrank("split", "test", *words)
+    done = kinrank("data", "split", "test", *words)
     assert done.exit_code == 2
     assert message in done.stderr

@@ -79,8 +79,8 @@ def test_columns_and_revision_are_those_of_a_fit_in_memory(kinrank, workdir: Pat
     pq.write_table(table.append_column("clicks", clicks), "more.parquet")
     done = kinrank("train", "more.parquet", "--ranker", "cells", "--model", "blocks", "--workers", 1, *CELLS)
     assert done.exit_code == 2
-    assert "add --drop clicks" in done.stderr
-    options = ["--drop", "clicks", "--judgments-through", 17]
+    assert "add --columns drop=clicks" in done.stderr
+    options = ["--columns", "drop=clicks", "--judgments-through", 17]
     done = kinrank("train", "more.parquet", "--ranker", "cells", "--model", "blocks", "--workers", 1, *CELLS, *options)
     assert done.exit_code == 0, done.stderr
     trained = library.load("blocks")

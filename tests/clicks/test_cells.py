@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinrank.clicks import posterior
-from kinrank.clicks.cells import collect_cells
-from kinrank.clicks.counts import ClickCounts
+from kinrank.clicks import judgments
+from kinrank.clicks.counts import ClickCounts, Funnel, collect_cells
 from kinrank.clicks.examination import estimate_examination
-from kinrank.clicks.funnel import Funnel
 from tests.clicks.conftest import Simulate
 
 ROWS = [(0, "a", 1), (0, "a", 2), (0, "b", 1), (1, "b", 1), (1, "b", 3), (1, "c", 2), (3, "c", 1)]
@@ -50,8 +48,8 @@ def test_the_size_of_batches_does_not_matter(batch_size: int):
 def test_threads_do_not_change_the_result(simulate: Simulate, monkeypatch: pytest.MonkeyPatch):
     counts = simulate()
     examination = estimate_examination(counts)
-    whole = posterior.estimate_attractiveness(counts, examination)
-    monkeypatch.setattr(posterior, "_PAIRS", 1000)
-    in_parts = posterior.estimate_attractiveness(counts, examination)
+    whole = judgments.estimate_attractiveness(counts, examination)
+    monkeypatch.setattr(judgments, "_PAIRS", 1000)
+    in_parts = judgments.estimate_attractiveness(counts, examination)
     for name in ("mean", "low", "high", "weight"):
         assert np.array_equal(getattr(whole, name), getattr(in_parts, name))

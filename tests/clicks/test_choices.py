@@ -19,13 +19,11 @@ from typer.testing import CliRunner
 
 from kinrank import QuerySet
 from kinrank.cli.app import app
-from kinrank.clicks import choices, many_logs
-from kinrank.clicks.choices import evidence_before_logs, stored_examination, write_evidence
+from kinrank.clicks import choices
+from kinrank.clicks.choices import add_logs, evidence_before_logs, stored_examination, write_evidence
+from kinrank.clicks.counts import Funnel
 from kinrank.clicks.examination import Examination, estimate_examination
-from kinrank.clicks.funnel import Funnel
-from kinrank.clicks.many_logs import add_logs
-from kinrank.clicks.options import LogOptions
-from kinrank.clicks.read import open_clicks
+from kinrank.clicks.read import LogOptions, open_clicks
 from kinrank.data.hashes import hash_texts, query_keys
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import DataError
@@ -180,7 +178,7 @@ def days_of(log: pa.Table, folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("executor", [Serial(), Processes(2)], ids=["serial", "processes"])
 def test_logs_that_are_added_together_are_as_one_after_the_other(executor, log, tmp_path, monkeypatch):
-    monkeypatch.setattr(many_logs, "_CELLS_OF_SHARE", 100)
+    monkeypatch.setattr(choices, "_CELLS_OF_SHARE", 100)
     files = days_of(log, tmp_path / "logs")
     for file in files:
         with open_clicks([file]) as opened:
@@ -206,7 +204,7 @@ def test_two_writers_that_read_the_folder_at_once_both_count(together, log, tmp_
     once = add_logs([[file] for file in files], tmp_path / "once", "none")
     add_logs([[files[0]]], tmp_path / "evidence", "none")
     both_have_read, waited = threading.Barrier(2), []
-    module = many_logs if together else choices
+    module = choices
 
     def read_together(path, files):
         found = evidence_before_logs(path, files)

@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank.clicks import read_clicks
-from kinrank.clicks.examination import MODELS, estimate_examination
-from kinrank.clicks.posterior import estimate_attractiveness
-from kinrank.clicks.swaps import bootstrap, connected_ranks, jackknife
+from kinrank.clicks.examination import MODELS, bootstrap, connected_ranks, estimate_examination, jackknife
+from kinrank.clicks.judgments import estimate_attractiveness
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import DataError, ParameterError
 from tests.clicks.conftest import Simulate

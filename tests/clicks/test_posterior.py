@@ -10,13 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from kinrank.clicks.cells import collect_cells
-from kinrank.clicks.counts import ClickCounts
+from kinrank.clicks.counts import ClickCounts, Funnel, collect_cells
 from kinrank.clicks.examination import Examination, estimate_examination
-from kinrank.clicks.funnel import Funnel
-from kinrank.clicks.judgments import THRESHOLDS, grade_counts, judgment_table, write_judgments
-from kinrank.clicks.posterior import estimate_attractiveness
-from kinrank.engines.judgment_table import read_judgments
+from kinrank.clicks.judgments import THRESHOLDS, estimate_attractiveness, grade_counts, judgment_table, write_judgments
+from kinrank.engines.logger import read_judgments
 from kinrank.errors import ParameterError
 from tests.clicks.conftest import Simulate
 

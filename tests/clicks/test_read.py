@@ -12,9 +12,8 @@ import pytest
 
 from kinrank.clicks import ClickCounts, LogOptions, read_clicks
 from kinrank.clicks.choices import write_evidence
-from kinrank.clicks.clean import WRONG_TIME
 from kinrank.clicks.examination import estimate_examination
-from kinrank.clicks.read import open_clicks
+from kinrank.clicks.read import WRONG_TIME, open_clicks
 from kinrank.errors import DataError, FileFormatError, ParameterError
 
 Rows = list[dict[str, Any]]
@@ -453,5 +452,5 @@ def test_too_little_memory_names_the_option(tmp_path: Path):
         "clicked": [True] * n,
     }
     pq.write_table(pa.table(rows), tmp_path / "log.parquet")
-    with pytest.raises(DataError, match=r"5MB of memory are not enough for this log: allow more \(memory=, --memory\)"):
+    with pytest.raises(DataError, match=r"5MB of memory are not enough for this log: allow more \(--set memory=SIZE\)"):
         read_clicks([tmp_path / "log.parquet"], LogOptions(memory="5MB"))

@@ -8,10 +8,8 @@ import numpy as np
 from kinrank import QuerySet
 from kinrank.clicks import read_clicks
 from kinrank.clicks.examination import estimate_examination
-from kinrank.clicks.judgments import THRESHOLDS, judgment_table
-from kinrank.clicks.posterior import estimate_attractiveness
-from kinrank.clicks.quality import measure_quality
-from kinrank.clicks.report import write_click_report
+from kinrank.clicks.judgments import THRESHOLDS, estimate_attractiveness, judgment_table
+from kinrank.clicks.report import measure_quality, write_click_report
 from kinrank.datasets import make_two_camps
 from tests.clicks.conftest import Simulate
 

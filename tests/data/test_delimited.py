@@ -43,7 +43,7 @@ def test_features_by_pattern_and_dropped_columns(table: Path) -> None:
         ({**NAMES, "features": ["price"]}, "no numeric column 'price'"),
         ({**NAMES, "drop": ["price"]}, "no column 'price'"),
         ({**NAMES, "text": "words"}, "no column 'words'"),
-        ({}, "--qid"),
+        ({}, "--columns qid=COLUMN"),
     ],
 )
 def test_an_unknown_column_is_named_with_the_file(table: Path, names: dict[str, str], message: str) -> None:

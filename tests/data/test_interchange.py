@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from kinrank import QuerySet
-from kinrank.data.ir_datasets_judgments import judgments_from_ir_datasets
+from kinrank.data.other_libraries import judgments_from_ir_datasets
 from kinrank.data.trec import qrels_from_queries
 from kinrank.errors import DataError
 from tests.data.query_sets import assert_same
@@ -28,7 +28,7 @@ RANX = """
 import ranx
 import numpy as np
 from kinrank import QuerySet
-from kinrank.data.ranx_objects import qrels_from_ranx, qrels_to_ranx, run_from_ranx, run_to_ranx
+from kinrank.data.other_libraries import qrels_from_ranx, qrels_to_ranx, run_from_ranx, run_to_ranx
 from kinrank.data.trec import qrels_from_queries, run_from_scores, scores_from_run
 
 queries = QuerySet.from_arrays([[0], [0], [0]], y=[0, 2, np.nan], qid=[7, 7, 9], doc_id=["a", "b", "a"])

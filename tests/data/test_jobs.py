@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kinrank.data.jobs import changed_keys, claim_folder
+from kinrank.data.files import changed_keys, claim_folder
 from kinrank.errors import JobError
 from kinrank.registry import import_extra
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinrank import QuerySet
-from kinrank.data.folder_format import write_folder
 from kinrank.data.parquet import iter_parquet, read_parquet, write_parquet
+from kinrank.data.queryset import write_folder
 from kinrank.errors import DataError, ForeignFolderError, ParameterError
 from tests.data.query_sets import assert_same, query_sets
 

@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kinrank.data.blocks import FolderBlocks
-from kinrank.data.filesystems import filesystem_of
-from kinrank.data.parquet import write_parquet
-from kinrank.data.parquet_blocks import ParquetBlocks
+from kinrank.data.files import filesystem_of
+from kinrank.data.parquet import ParquetBlocks, write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, FileFormatError, ParameterError
 from kinrank.registry import import_extra

@@ -120,7 +120,7 @@ def test_queries_that_share_a_value_of_any_column_are_connected() -> None:
         (
             lambda q: split_queries(q, group=q.feature_names[0]),
             ParameterError,
-            "it is a feature: name it as --query-column",
+            "it is a feature: name it as --columns query=",
         ),
         (lambda q: split_queries(q, group=[1, 2]), DataError, r"one value per query \(4\), got shape \(2,\)"),
         (lambda q: split_queries(q, group=["a", None, "b", None]), DataError, "no value for 2 of 4 queries"),

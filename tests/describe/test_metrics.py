@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from kinrank.describe import METRICS
-from kinrank.describe.metrics import NCAMetric, RidgeMetric, _gradient, _neighbors
+from kinrank.describe.describer import NCAMetric, RidgeMetric, _gradient, _neighbors
 from kinrank.errors import DataError, ParameterError
 
 

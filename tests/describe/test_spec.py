@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinrank.describe.spec import parse_blocks
+from kinrank.describe.blocks import parse_blocks
 from kinrank.errors import ParameterError
 
 

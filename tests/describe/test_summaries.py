@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kinrank.data.grouping import offsets_of
-from kinrank.describe.summaries import predictors, quantiles, statistics, top_rows
+from kinrank.data.query_rows import offsets_of
+from kinrank.describe.blocks import predictors, quantiles, statistics, top_rows
 
 values = st.one_of(st.floats(-100, 100, width=32), st.just(np.nan), st.just(np.inf))
 

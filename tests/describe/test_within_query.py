@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, zscore
 
-from kinrank.describe.within_query import relative_features, standardize
+from kinrank.describe.blocks import relative_features, standardize
 
 VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=12)
 

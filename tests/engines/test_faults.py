@@ -11,9 +11,9 @@ import pytest
 from kinrank import QuerySet
 from kinrank.checks.engine_sample import FEATURES, QUERY, VECTOR, sample_documents
 from kinrank.engines import Engine, FeatureSet, connect
+from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger, LogCounts, ResumableLog
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.retry import RetryingPool
 from kinrank.errors import (
     EngineBusyError,
     EngineRefusedError,

@@ -6,8 +6,7 @@ import pytest
 
 from kinrank.engines import FeatureSet
 from kinrank.engines.lucene import ElasticsearchEngine
-from kinrank.engines.query_dsl import QueryBuilder
-from kinrank.engines.search_options import LEAVES, check_filter
+from kinrank.engines.query_dsl import LEAVES, QueryBuilder, check_filter
 from kinrank.errors import ParameterError
 
 RED = {"term": {"color": "red"}}

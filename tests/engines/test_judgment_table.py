@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank.data.tables import ColumnNames
-from kinrank.engines.judgment_table import read_judgments, read_vectors
+from kinrank.engines.logger import read_judgments, read_vectors
 from kinrank.errors import DataError, FileFormatError
 
 LINES = 'qid,query,doc_id,y\n1,"red, car",007,2\n1,"red, car",9,0\n2,7,007,1\n'
@@ -75,17 +75,19 @@ def test_query_texts_can_be_the_ids(tmp_path: Path, columns: ColumnNames):
 
 def test_missing_column_names_the_option(tmp_path: Path):
     (tmp_path / "j.csv").write_text("query,document,grade\nred car,007,2\n")
-    with pytest.raises(FileFormatError, match=r"no column 'doc_id' for the document ids .* \(--doc-id COLUMN on the"):
+    with pytest.raises(
+        FileFormatError, match=r"no column 'doc_id' for the document ids .*--columns doc_id=COLUMN on the"
+    ):
         read_judgments(tmp_path / "j.csv")
-    with pytest.raises(FileFormatError, match=r"no column 'y' for the grades .* \(--y COLUMN on the command line\)"):
+    with pytest.raises(FileFormatError, match=r"no column 'y' for the grades .* \(--columns y=COLUMN on the"):
         read_judgments(tmp_path / "j.csv", doc_id="document")
-    with pytest.raises(FileFormatError, match=r"no column 'id' for the query ids .* \(--qid COLUMN on the"):
+    with pytest.raises(FileFormatError, match=r"no column 'id' for the query ids .* \(--columns qid=COLUMN on the"):
         read_judgments(tmp_path / "j.csv", qid="id", doc_id="document", y="grade")
 
 
 def test_other_columns_are_dropped_or_belong_to_the_query(tmp_path: Path):
     (tmp_path / "j.csv").write_text("qid,text,doc_id,y,price,month\n1,a,b,1,2.5,7\n1,a,c,1,3.5,7\n")
-    with pytest.raises(DataError, match=r"column 'price' is numeric.*--drop price.*--query-column price"):
+    with pytest.raises(DataError, match=r"column 'price' is numeric.*--columns drop=price or query=price"):
         read_judgments(tmp_path / "j.csv")
     judged = read_judgments(tmp_path / "j.csv", drop=["price"], query=["month"])
     assert {name: values.tolist() for name, values in judged.query_columns.items()} == {"text": ["a"], "month": [7]}

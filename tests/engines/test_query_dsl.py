@@ -9,8 +9,7 @@ import pytest
 
 from kinrank.engines import FeatureSet, lucene
 from kinrank.engines.lucene import ElasticsearchEngine, OpenSearchEngine, feature_searches, named_search
-from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
-from kinrank.engines.search_options import SearchOptions
+from kinrank.engines.query_dsl import Dialect, QueryBuilder, SearchOptions, ids_filter
 from kinrank.errors import ParameterError
 
 FEATURES = FeatureSet.parse("""

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinrank import ChoiceRanker, QuerySet, SingleRanker
+from kinrank import KinRanker, QuerySet
 from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.search_options import SearchOptions
+from kinrank.engines.query_dsl import SearchOptions
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
 from kinrank.serve.search import Searcher
@@ -18,25 +18,29 @@ from tests.engines.conftest import OpenEngine, index_body
 
 pytestmark = pytest.mark.engine
 QUERIES = [QUERY, "blue house", "old boat", "fast tree"]
+REPEATED = 6  # with other grades, so that they cannot be learned by heart
 MISSED = ["m0", "m1"]
 DOCUMENTS = [*sample_documents(), *((name, {"title": "quiet lake", "body": "calm", "votes": 3}) for name in MISSED)]
 
 
-def choice_model(engine: LuceneEngine, chosen: list[str], ignored: str) -> ChoiceRanker:
+def choice_model(engine: LuceneEngine, chosen: list[str], ignored: str) -> KinRanker:
     """Return a linear model, and the choices of 40 people: of some documents, and not of another."""
     ids = [doc_id for doc_id, _ in DOCUMENTS]
-    X = np.concatenate([engine.features(text, ids, vector=VECTOR) for text in QUERIES])
+    X = np.concatenate([engine.features(text, ids, vector=VECTOR) for text in QUERIES] * REPEATED)
     queries = QuerySet.from_arrays(
         X,
         np.random.default_rng(0).integers(0, 3, len(X)),
-        qid=np.repeat(range(len(QUERIES)), len(ids)),
-        doc_id=ids * len(QUERIES),
-        query_columns={"text": QUERIES},
+        qid=np.repeat(range(len(QUERIES) * REPEATED), len(ids)),
+        doc_id=ids * len(QUERIES) * REPEATED,
+        query_columns={
+            "text": [f"{text} {number}" for number in range(REPEATED) for text in QUERIES],
+            "vector": np.random.default_rng(1).normal(VECTOR, 0.1, (len(QUERIES) * REPEATED, len(VECTOR))),
+        },
         feature_names=engine.feature_names,
     )
-    choices = [39.0 - 2 * place for place in range(len(chosen))] + [0.0]
-    evidence = Evidence.from_cells([QUERY] * len(choices), [*chosen, ignored], [40.0] * len(choices), choices)
-    return ChoiceRanker(SingleRanker("rankrls", missing="zero").fit(queries), evidence, prefit=True).fit(queries)
+    choices = [399.0 - 60 * place for place in range(len(chosen))] + [0.0]
+    evidence = Evidence.from_cells([QUERY] * len(choices), [*chosen, ignored], [400.0] * len(choices), choices)
+    return KinRanker(evidence=evidence, missing="zero", encoder=None, memory=False, local=False).fit(queries)
 
 
 def test_remembered_documents_are_found_and_ranked_alike_in_both_ways(

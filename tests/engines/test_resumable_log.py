@@ -10,9 +10,8 @@ import pytest
 
 from kinrank import QuerySet, read_parquet
 from kinrank.engines import logger
-from kinrank.engines.base import Hits, LoggedFeatures
+from kinrank.engines.base import Hits, LoggedFeatures, RetryingPool
 from kinrank.engines.logger import CandidateSource, FeatureLogger, LogCounts, ResumableLog
-from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, JobError, ParameterError
 from kinrank.serve.search import Searcher
 from tests.engines.toy import ToyEngine, toy_judgments

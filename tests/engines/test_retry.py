@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kinrank.engines import retry
-from kinrank.engines.retry import ConcurrencyLimit, RetryingPool
+from kinrank.engines import base
+from kinrank.engines.base import ConcurrencyLimit, RetryingPool
 from kinrank.errors import EngineBusyError, EngineRefusedError, ParameterError
 from tests.processes import wait_until
 
@@ -120,7 +120,7 @@ def test_requests_waiting_for_a_slot_are_not_sent_after_an_error(monkeypatch: py
         ending.wait()
         return x
 
-    monkeypatch.setattr(retry, "ThreadPoolExecutor", Executor)
+    monkeypatch.setattr(base, "ThreadPoolExecutor", Executor)
     called: list[int] = []
     pool = RetryingPool(4)
     for _ in range(2):

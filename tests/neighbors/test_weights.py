@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kinrank.errors import ParameterError
 from kinrank.neighbors import neighbor_weights
-from kinrank.neighbors.weights import KERNELS
+from kinrank.neighbors.base import KERNELS
 
 distances = st.lists(st.floats(0, 1e6), min_size=1, max_size=20).map(sorted)
 

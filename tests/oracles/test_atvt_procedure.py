@@ -11,8 +11,7 @@ from sklearn import kernel_ridge
 
 from kinrank import QuerySet
 from kinrank.arrays import Float64
-from kinrank.learn.regressors import KernelRidge
-from kinrank.rankers.atvt import ATVTRanker
+from kinrank.papers.atvt import ATVTRanker, KernelRidge
 
 GAMMA, PENALTY = 0.5, 1.0
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from kinrank.arrays import Float64
-from kinrank.learn.hinge_qp import HingeSolution, solve_hinge_qp
+from kinrank.papers.ensemble import HingeSolution, solve_hinge_qp
 
 Problem = tuple[Float64, Float64, float]
 

@@ -9,8 +9,8 @@ from sklearn import kernel_ridge
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
 
-from kinrank.learn import regressors
-from kinrank.learn.regressors import KernelRidge
+from kinrank.papers import atvt
+from kinrank.papers.atvt import KernelRidge
 
 
 def generated(n_rows: int) -> tuple[NDArray, NDArray, NDArray]:
@@ -33,7 +33,7 @@ def test_every_row_a_landmark_equals_kernel_ridge(weighted: bool, penalty: float
 
 
 def test_fewer_landmarks_equal_ridge_on_nystroem_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regressors, "_ROWS_AT_ONCE", 64)
+    monkeypatch.setattr(atvt, "_ROWS_AT_ONCE", 64)
     X, target, weight = generated(300)
     ours = KernelRidge(0.5, 0.5, n_landmarks=40).fit(X, target, weight)
     assert ours.landmarks_.shape == (40, 3)

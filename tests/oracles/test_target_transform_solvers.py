@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import lsq_linear
 
-from kinrank.learn.target_transform import TargetTransform
+from kinrank.papers.atvt import TargetTransform
 
 
 def generated(seed: int, n_queries: int = 60) -> tuple[NDArray, NDArray, NDArray]:

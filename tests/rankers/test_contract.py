@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from kinrank import CellRanker, KinRanker, KnnRanker, PrecedentRanker, QueryClassRanker, SingleRanker
+from kinrank import CellRanker, KinRanker, KnnRanker, QueryClassRanker, SingleRanker
 from kinrank.checks import ranker_checks
 from kinrank.checks.rankers import RankerCheck
 from kinrank.describe import Describer
@@ -38,7 +38,7 @@ MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in R
     "knn cells, metric": partial(CellRanker, 9, n_cells=8, describe=METRIC),
     "kin cells": partial(KinRanker, n_cells=8, trees=FEW),
     "kin cells, metric": partial(KinRanker, n_cells=8, trees=FEW, describe=METRIC),
-    "precedents": partial(PrecedentRanker, KnnRanker(9)),  # around KinRanker it takes a minute
+    "kin with a base": partial(KinRanker, base="single", trees=FEW, n_repeats=1),
     "query-class": partial(QueryClassRanker, n_types=4),
 }
 

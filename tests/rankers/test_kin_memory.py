@@ -145,7 +145,7 @@ def test_reasons_name_queries_and_keys(queries: QuerySet, ranker: KinRanker):
     explained = ranker.explain(queries[125])[0]
     best = int(np.argmin(explained.rank))
     assert "judged right for *" in explained.judged(best)
-    assert "what was chosen for queries like it" in str(explained)
+    assert "what was chosen for it and for queries like it" in str(explained)
     assert explained.contributions.shape == (7, len(explained.parts))
     np.testing.assert_allclose(explained.scores, ranker.predict(queries[125]), atol=1e-6)
 

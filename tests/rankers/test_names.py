@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinrank import ChoiceRanker, KinRanker, KnnRanker, PrecedentRanker, QuerySet, load
-from kinrank.data.text_table import LONGEST, TextTable
+from kinrank import KinRanker, KnnRanker, QuerySet, load
+from kinrank.data.hashes import LONGEST, TextTable
 from kinrank.datasets import make_two_camps
 from kinrank.rankers import Ranker
 from kinrank.rankers.names import Names
@@ -27,8 +27,7 @@ NAMED = CAMPS.replace(
         KnnRanker(5, encoder=None),
         KinRanker(5, encoder=None, n_members=2, n_repeats=1),
         KinRanker(5, encoder=None, n_members=2, n_repeats=1, n_cells=6),
-        ChoiceRanker(KnnRanker(5, encoder=None)),
-        PrecedentRanker(KnnRanker(5, encoder=None), decide=False),
+        KinRanker(5, base="single", encoder=None, n_members=2, n_repeats=1),
     ],
     ids=lambda ranker: type(ranker).__name__,
 )

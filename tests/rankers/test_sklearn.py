@@ -29,8 +29,6 @@ WHOLE_QUERIES = {**UNLIKE_REPEATED, "check_methods_subset_invariance": PREDICTS_
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("single", "cluster", "knn", "cells", "query-class"), UNLIKE_REPEATED),
     "kin": WHOLE_QUERIES,
-    "choices": WHOLE_QUERIES,
-    "precedents": WHOLE_QUERIES,
     "ensemble": {"check_methods_subset_invariance": PREDICTS_WHOLE_QUERIES},
 }
 

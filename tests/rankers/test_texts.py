@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import kinrank
-from kinrank import ChoiceRanker, KinRanker, KnnRanker, QuerySet
+from kinrank import KinRanker, KnnRanker, QuerySet
 from kinrank.datasets import make_two_camps
 from kinrank.describe.encoders.ngrams import NgramEncoder
 from kinrank.errors import DataError, EncoderError
-from kinrank.rankers.local.texts import text_encoder
 
 WORDS = (("cheap", "phone", "case"), ("best", "movie", "ever"))
 
@@ -127,10 +126,3 @@ def test_added_judgments_bring_their_texts():
     ranker.add(queries[30:40])
     assert len(ranker.qid_) == 40
     assert ranker.score(queries[40:]) > 0.9
-
-
-def test_encoder_of_a_wrapped_ranker_is_found():
-    queries = camps_by_text().replace(doc_id=np.arange(len(camps_by_text().X)).astype(str))
-    for settings in ({}, {"encoder": None}):
-        ranker = KnnRanker(10, prior="global", **settings).fit(queries)
-        assert text_encoder(ChoiceRanker(ranker, prefit=True).fit(queries)) is ranker.encoder_

@@ -4,15 +4,18 @@ import importlib
 import pkgutil
 import re
 from collections import OrderedDict
+from pathlib import Path
 
 import pytest
 
 import kinrank
+from kinrank import load
 from kinrank.errors import MissingExtraError, ParameterError
 from kinrank.learn import LEARNERS
 from kinrank.measure import MEASURES
 from kinrank.rankers import RANKERS
 from kinrank.registry import Registry, import_extra
+from kinrank.store.model import ModelRecord, write_model
 
 
 @pytest.fixture
@@ -98,3 +101,12 @@ def test_spec_accepts_keywords_lists_and_nested_specs() -> None:
     ranker = RANKERS.make("knn(prior=global, describe=['mean', 'max'], learner=ranksvm(penalty=0.5, loss=hinge))")
     assert (ranker.prior, ranker.describe) == ("global", ["mean", "max"])
     assert LEARNERS.make(ranker.learner).get_params()["loss"] == "hinge"
+
+
+@pytest.mark.parametrize("name", ["choices", "precedents"])
+def test_ranker_that_is_gone_names_the_command_that_replaces_it(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=f"{name}' is gone: .*kinrank train DATA .*--model MODEL"):
+        RANKERS[name]
+    write_model(tmp_path / "model", ModelRecord(name, {}, ("a",), "0.1.0", {}))
+    with pytest.raises(ParameterError, match="kinrank train DATA"):
+        load(tmp_path / "model")

@@ -22,8 +22,8 @@ from ray.cluster_utils import Cluster
 from sklearn.base import clone
 
 from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
-from kinrank.clicks import many_logs
-from kinrank.clicks.many_logs import add_logs
+from kinrank.clicks import choices
+from kinrank.clicks.choices import add_logs
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import FileFormatError, JobError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
@@ -228,7 +228,7 @@ def test_killed_workers_do_not_change_evidence(
     for seed, file in enumerate(logs):
         pq.write_table(simulate_clicks(named, named.X[:, 0], n_lists=3, depth=4, seed=seed), file)
     expected = add_logs([[file] for file in logs], tmp_path / "expected", "none")
-    monkeypatch.setattr(many_logs, "_CELLS_OF_SHARE", expected.n_cells // 2)
+    monkeypatch.setattr(choices, "_CELLS_OF_SHARE", expected.n_cells // 2)
     deadly = DeadlyCluster(cluster.address, tmp_path / "deaths_folder", 3)
     added = add_logs([[file] for file in logs], tmp_path / "evidence", "none", executor=deadly)
     assert len(list((tmp_path / "deaths_folder").iterdir())) == 3

@@ -1,4 +1,4 @@
-"""What every store of judgments must do; see `kinrank.serve.judgment_store.JudgmentStore`."""
+"""What every store of judgments must do; see `kinrank.serve.judgments.JudgmentStore`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from kinrank.checks.samples import require
 from kinrank.errors import DataError
-from kinrank.serve.judgment_store import JudgmentRow, JudgmentStore
-from kinrank.serve.live_judgments import MOST_DOCUMENTS, Entry, merge_records
+from kinrank.serve.judgments import MOST_DOCUMENTS, Entry, JudgmentRow, JudgmentStore, merge_records
 from kinrank.serve.messages import CandidateSet, JudgedQuery
 
 Open = Callable[[], JudgmentStore]

@@ -53,7 +53,7 @@ def test_changes_are_recorded_with_the_name_of_the_key(
     assert [each["action"] for each in entries(f"?limit=1&before={found[3]['time']}")] == ["judged"]
     for wrong in ("limit=0", "limit=1001", "before=yesterday"):
         assert client.get(f"/v1/audit?{wrong}").code == "invalid"
-    assert "added rule" in run("audit", address).stdout
+    assert "added rule" in run("admin", "audit", address).stdout
 
 
 def test_entries_cannot_be_changed(address: str):

@@ -30,7 +30,7 @@ ALL = {
     "engine": {"address": "elasticsearch+http://search:9200/films", "featuresConfigMap": "films", "apiKeySecret": "es"},
     "env": [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"}],
     "envFrom": [{"secretRef": {"name": "bucket"}}],
-    "extraArgs": ["--in-flight=64"],
+    "extraArgs": ["--set=in_flight=64"],
     "drainSeconds": 30,
     "networkPolicy": {"egress": [{"ports": [{"protocol": "TCP", "port": 443}]}]},
     "nodeSelector": {"kubernetes.io/arch": "amd64"},

@@ -20,11 +20,11 @@ def run(*args: object) -> Result:
 
 
 def test_key_prints_the_key_once(tmp_path: Path):
-    done = run("key", tmp_path / "keys", "ops", "--role", "admin")
+    done = run("admin", "key", tmp_path / "keys", "ops", "--role", "admin")
     found = KeyRing(tmp_path / "keys").find(done.stdout.strip())
     assert found is not None
     assert (found.name, found.role) == ("ops", Role.ADMIN)
-    assert run("key", tmp_path / "keys", "ops").exit_code == 2
+    assert run("admin", "key", tmp_path / "keys", "ops").exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,11 @@ def test_key_prints_the_key_once(tmp_path: Path):
         (["{model}", "--deadline", "0"], "deadline must be positive"),
         (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is not an engine address"),
         (["{model}", "--explore", "1.5"], "explore must be a share from 0 to 1"),
-        (["{model}", "--explore", "0.1"], "no model has evidence of that"),
+        (["{model}", "--explore", "0.1"], "no model takes that"),
         (["{model}", "--set", "api_key"], "write it as name=value"),
+        (["{model}", "--set", "max_noveltie=2"], "remembered, unexplored, trusted, encoders without --engine, got"),
+        (["{model}", "--set", "max_novelty=far"], "max_novelty must be float, got 'far'"),
+        (["{model}", "--set", "in_flight=0"], "in_flight must be positive"),
         (["{model}", "--keys", "{folder}/nokeys"], "nokeys"),
         (["{model}", "--judgments", "sqlite:///{folder}/db"], "judgments need a key with role admin"),
     ],
@@ -47,6 +50,16 @@ def test_invalid_options_fail_before_serving(models: Path, tmp_path: Path, args:
     done = run("serve", *(arg.format(model=models / "knn", folder=tmp_path) for arg in args))
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_settings_reach_the_service(models: Path, monkeypatch: pytest.MonkeyPatch):
+    passed: list[Options] = []
+    monkeypatch.setattr(server, "run", passed.append)
+    words = ["--set", "max_novelty=2.5", "--set", "map_models=True", "--set", "trusted=shop,app"]
+    assert run("serve", models / "knn", *words).exit_code == 0
+    settings = passed[0].settings
+    assert (settings.max_novelty, settings.map_models, settings.trusted) == (2.5, True, ("shop", "app"))
+    assert settings.unexplored == ()
 
 
 def test_client_settings_reach_the_engine(models: Path, monkeypatch: pytest.MonkeyPatch):
@@ -63,13 +76,13 @@ def test_client_settings_reach_the_engine(models: Path, monkeypatch: pytest.Monk
 
 def test_rules_are_added_previewed_and_removed(tmp_path: Path):
     address = f"sqlite:///{tmp_path}/judgments.db"
-    done = run("rules", address, "--query", "iron man", "--pin", "d4", "--also-similar", "--author", "anna")
+    done = run("admin", "rules", address, "--query", "iron man", "--pin", "d4", "--also-similar", "--author", "anna")
     assert (done.exit_code, "rule 1 pins 'd4' to place 1 for queries like 'iron man'" in done.stdout) == (0, True)
-    assert run("rules", address, "--query", "iron man", "--preview").exit_code == 0
-    assert run("rules", address, "--remove", 1, "--author", "ben").exit_code == 0
-    assert "pins" not in run("rules", address).stdout
-    assert "removed by ben" in run("rules", address, "--history").stdout
-    assert '"author": "anna"' in run("rules", address, "--history", "--json").stdout
+    assert run("admin", "rules", address, "--query", "iron man", "--preview").exit_code == 0
+    assert run("admin", "rules", address, "--remove", 1, "--author", "ben").exit_code == 0
+    assert "pins" not in run("admin", "rules", address).stdout
+    assert "removed by ben" in run("admin", "rules", address, "--history").stdout
+    assert '"author": "anna"' in run("admin", "rules", address, "--history", "--json").stdout
 
 
 @pytest.mark.parametrize(
@@ -87,20 +100,20 @@ def test_rules_are_added_previewed_and_removed(tmp_path: Path):
 )
 def test_wrong_rules_are_refused(tmp_path: Path, args: list[str], message: str):
     address = f"sqlite:///{tmp_path}/judgments.db"
-    assert run("rules", address, "--query", "alien", "--pin", "d4").exit_code == 0
-    done = run("rules", address, *args)
+    assert run("admin", "rules", address, "--query", "alien", "--pin", "d4").exit_code == 0
+    done = run("admin", "rules", address, *args)
     assert (done.exit_code, message in " ".join(done.stderr.split())) == (2, True)
 
 
 @pytest.mark.parametrize(
     "args",
     [
-        ["rules", "{address}"],
-        ["rules", "{address}", "--query", "iron man", "--pin", "d4", "--preview"],
-        ["rules", "{address}", "--remove", "1"],
-        ["forget", "{address}", "--client", "ann"],
-        ["audit", "{address}"],
-        ["judgments", "{address}", "--export", "live.parquet"],
+        ["admin", "rules", "{address}"],
+        ["admin", "rules", "{address}", "--query", "iron man", "--pin", "d4", "--preview"],
+        ["admin", "rules", "{address}", "--remove", "1"],
+        ["admin", "forget", "{address}", "--client", "ann"],
+        ["admin", "audit", "{address}"],
+        ["admin", "judgments", "{address}", "--export", "live.parquet"],
     ],
 )
 def test_a_database_that_does_not_exist_is_not_created(tmp_path: Path, args: list[str]):

@@ -592,7 +592,7 @@ FIELDS = {
     "AuditResponse": "entries",
     "QueryWeights": "weights model version fallback detail normalization fidelity request params boosts",
     "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons titles "
-    "choices precedents",
+    "choices judged",
     "ExamplesResponse": "feature_names examples",
     "ModelsResponse": "models engine events",
     "ReloadResponse": "model version",

@@ -1,4 +1,4 @@
-"""`kinrank forget` says which models and folders of evidence still hold what a client asked."""
+"""`kinrank admin forget` says which models and folders of evidence still hold what a client asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from kinrank import ChoiceRanker, KnnRanker, QuerySet
+from kinrank import KinRanker, KnnRanker, QuerySet
 from kinrank.cli.app import app
 from kinrank.memory.evidence import Evidence
 from kinrank.serve.audit import AuditLog
@@ -34,7 +34,9 @@ def save_models(folder: Path, texts: list[str]) -> None:
     KnnRanker(5).fit(named).save(folder / "named")
     KnnRanker(5).fit(plain).save(folder / "examples", examples=named[:3])
     KnnRanker(5).fit(by_text).save(folder / "ids")
-    ChoiceRanker("single", evidence).fit(plain).save(folder / "choices")
+    KinRanker(
+        evidence=evidence, memory=False, local=False, n_members=2, n_repeats=1, trees="lambdamart(n_trees=5)"
+    ).fit(named).save(folder / "choices")
     evidence.save(folder / "evidence")
 
 
@@ -56,7 +58,7 @@ def test_folders_that_hold_what_only_this_client_asked_are_named(name: str, tmp_
     audit.follow("model", {"knn": "abc123"})
     audit.close()
     save_models(tmp_path, ["my secret", "alien", *(f"movie {i}" for i in range(10))])
-    done = CliRunner().invoke(app, ["forget", address, "--client", "ann", "--folder", str(tmp_path / name)])
+    done = CliRunner().invoke(app, ["admin", "forget", address, "--client", "ann", "--folder", str(tmp_path / name)])
     assert done.exit_code == 0, done.output
     assert done.stdout == "2\n"
     said = " ".join(done.stderr.split())
@@ -73,7 +75,7 @@ def test_without_folders_the_models_in_use_are_named(tmp_path: Path):
     audit.follow("model", {"knn": "abc123", "old": "def456"})
     audit.follow("model", {"knn": "abc123"})
     audit.close()
-    done = CliRunner().invoke(app, ["forget", address, "--client", "ann"])
+    done = CliRunner().invoke(app, ["admin", "forget", address, "--client", "ann"])
     assert "name their folders with --folder; models in use: knn (abc123)" in " ".join(done.stderr.split())
-    done = CliRunner().invoke(app, ["forget", address, "--client", "nobody"])
+    done = CliRunner().invoke(app, ["admin", "forget", address, "--client", "nobody"])
     assert "models" not in done.stderr

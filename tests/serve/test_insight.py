@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 
-from kinrank import ChoiceRanker, KnnRanker, PrecedentRanker
+from kinrank import KinRanker, KnnRanker
 from kinrank.datasets import make_two_camps
-from kinrank.rankers import Ranker
-from kinrank.rankers.precedents.columns import NAMES
+from kinrank.memory.columns import QueryMemory
+from kinrank.rankers.kin.parts import MemoryPart
 from kinrank.serve import Service
 from kinrank.serve.http import endpoints as answers
 from kinrank.serve.messages import CandidateSet, Fallback
@@ -155,18 +155,19 @@ def test_explanations_name_queries_and_documents_but_not_the_query_itself(tmp_pa
         assert service.explain(up).titles is None
 
 
-@pytest.mark.parametrize("wrap", [lambda ranker: ranker, ChoiceRanker], ids=["alone", "in choices"])
-def test_a_model_with_precedents_ranks_and_explains(wrap: Callable[[Ranker], Ranker], tmp_path: Path):
+def test_a_model_with_memory_ranks_and_explains(tmp_path: Path):
     camps = make_two_camps(n_queries=20, n_docs=3, seed=0)
     texts = np.array([f"wish {qid}" for qid in camps.qid])
     named = camps.replace(doc_id=np.tile(["a", "b", "c"], 20), query_columns={"text": texts})
-    ranker = wrap(PrecedentRanker(KnnRanker(n_neighbors=5, encoder=None), decide=False)).fit(named)
+    ranker = KinRanker(5, encoder=None, n_members=2, n_repeats=1).fit(named)
+    memory = QueryMemory.of(named)
+    ranker.memory_ = MemoryPart(memory, np.arange(0), named.qid.astype(str))  # whether or not it pays
     ranker.save(tmp_path / "model", examples=named[:2])
     with Service({"model": tmp_path / "model"}) as service:
         asked = service.examples()[0].candidates
         assert service.rank(asked).fallback is None
         why = service.explain(asked)
         assert why.local_weights is not None
-        assert set(why.local_weights) == {*camps.feature_names, *NAMES}
-        assert why.precedents is not None
-        assert all("for *wish " in words for words in why.precedents.values())
+        assert set(why.local_weights) == set(camps.feature_names)
+        assert why.judged is not None
+        assert all("for *wish " in words for words in why.judged.values())

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 import kinrank
-from kinrank import CellRanker, ChoiceRanker, KinRanker, KnnRanker, QuerySet, SingleRanker
+from kinrank import CellRanker, KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import DataError, NotStoredError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, JudgedQuery, Service, learning
-from kinrank.serve.checkpoints import Checkpoints
 from kinrank.serve.database import DATABASES as STORES
-from kinrank.serve.judgment_store import Changes, JudgmentRow, JudgmentStore, open_store
-from kinrank.serve.live_judgments import Entry, learn
+from kinrank.serve.judgments import Changes, Entry, JudgmentRow, JudgmentStore, learn, open_store
+from kinrank.serve.sources import Checkpoints
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
 from tests.serve.databases import DATABASES, sqlite_address, stored_queries
@@ -322,7 +321,7 @@ def test_store_that_cannot_be_read_does_not_stop_any_model(
 
 def test_model_that_cannot_learn_raises(service: Service, models: Path, tmp_path: Path, camps: QuerySet):
     with pytest.raises(
-        UnsupportedByModelError, match=r"\(SingleRanker\) cannot learn without refitting.*ranker choices"
+        UnsupportedByModelError, match=r"\(SingleRanker\) cannot learn without refitting.*base of the ranker kin"
     ):
         service.judge([judged("5000", [0.1, 0.2], 1)], model="single")
     CellRanker(5, n_cells=10).fit(camps).save(models / "cells", examples=camps[:5])
@@ -388,7 +387,9 @@ def test_checkpoint_is_found_whatever_its_mark_looks_like(models: Path, tmp_path
 
 def test_a_ranker_of_choices_obeys_judgments_of_a_query_at_once(tmp_path: Path, camps: QuerySet):
     camps = camps.replace(query_columns={"text": np.array([f"query {qid}" for qid in camps.qid])})
-    ChoiceRanker("single").fit(camps).save(tmp_path / "choices", examples=camps[:3])
+    KinRanker(encoder=None, memory=False, local=False, n_members=2, n_repeats=1, trees="lambdamart(n_trees=5)").fit(
+        camps
+    ).save(tmp_path / "choices", examples=camps[:3])
     service = Service({"choices": tmp_path / "choices"}, settings=PATIENT, judgments=sqlite_address(tmp_path))
     service.start()
     rows = np.column_stack([np.linspace(0, 1, 8), np.ones(8)]).astype(np.float32)
@@ -396,7 +397,7 @@ def test_a_ranker_of_choices_obeys_judgments_of_a_query_at_once(tmp_path: Path, 
     other, nameless = replace(asked, text="something else"), replace(asked, text=None)
     before = [service.rank(each) for each in (asked, other, nameless)]
     first, seventh = before[0].ids[0], before[0].ids[6]
-    grades = [{first: 0.0, seventh: 3.0}.get(document, float("nan")) for document in asked.ids]
+    grades = [{first: 0.0, seventh: 4.0}.get(document, float("nan")) for document in asked.ids]
     kept = [row for row, grade in enumerate(grades) if grade == grade]
     judged = CandidateSet([asked.ids[row] for row in kept], rows[kept], text=asked.text)
     service.judge([JudgedQuery("0", judged, [grades[row] for row in kept])])

@@ -13,9 +13,9 @@ import pytest
 from kinrank.serve import CandidateSet, JudgedQuery, Service
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.judgment_store import Changes, JudgmentRow
+from kinrank.serve.judgments import Changes, JudgmentRow
 from kinrank.serve.kept import KeptCopy
-from kinrank.serve.rules.rule import Action, Rule
+from kinrank.serve.rules import Action, Rule
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from kinrank import ChoiceRanker, KnnRanker, QuerySet
+from kinrank import KinRanker, KnnRanker, QuerySet
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import EngineUnreachableError
 from kinrank.serve.keys import Role, add_key
@@ -177,7 +177,10 @@ def world(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     judged_set = QuerySet.from_arrays(np.concatenate(rows), grades, qid=qid, feature_names=engine.feature_names)
     ranker = KnnRanker(60, prior="global", missing="zero").fit(judged_set)
     ranker.save(folder / "model", examples=judged_set[:10])
-    ChoiceRanker(ranker, prefit=True).fit(judged_set).save(folder / "choices", examples=judged_set[:10])
+    kin = KinRanker(
+        encoder=None, missing="zero", memory=False, local=False, n_members=2, n_repeats=1, trees="lambdamart(n_trees=5)"
+    ).fit(judged_set)
+    kin.save(folder / "choices", examples=judged_set[:10])
     (folder / "titles.tsv").write_text("".join(f"{doc}\t{fields['title']}\n" for doc, fields in movies.items()))
     (folder / "texts.tsv").write_text("".join(f"{query}\t{texts[query]}\n" for query in judged))
     yield World(folder, address, texts)
@@ -297,13 +300,13 @@ def test_page_in_a_browser(server: Server, browser: Browser, world: World, tmp_p
 
 
 def test_choices_made_on_the_page_change_the_order(browser: Browser, world: World, tmp_path: Path):
-    """Three people choose the same document; KINRANK_CHOICES_PICTURE names a file for a screenshot."""
+    """Six people choose a document, and two are too few; KINRANK_CHOICES_PICTURE names a file for a screenshot."""
     query, key = next(iter(world.queries.values())), add_key(tmp_path / "keys", "ops", Role.ADMIN)
     learns = ["--keys", str(tmp_path / "keys"), "--judgments", f"sqlite:///{tmp_path / 'choices.db'}"]
     options = [str(world.folder / "choices"), *arguments(world)[1:], *learns, "--deadline", "30000"]
     with serving(tmp_path / "log", *options, env=one_thread()) as server:
-        chosen = ""
-        for person in range(3):
+        chosen, people = "", 6
+        for person in range(people):
             page = browser.new_page(viewport={"width": 1200, "height": 1140})
             page.goto(f"http://127.0.0.1:{server.port}/")
             page.locator("#key").fill(key)
@@ -312,12 +315,13 @@ def test_choices_made_on_the_page_change_the_order(browser: Browser, world: Worl
             page.locator("#form button").click()
             expect(page.locator("#note")).to_contain_text("Ranked in", timeout=PATIENCE)
             fifth = page.locator("#after li").nth(4)
-            chosen = fifth.get_attribute("data-id") or ""
-            fifth.click()
+            chosen = chosen or fifth.get_attribute("data-id") or ""
+            page.locator(f"#after li[data-id='{chosen}']").click()
             expect(page.locator("#note")).to_contain_text("You chose", timeout=PATIENCE)
             expect(page.locator("#note")).to_contain_text("Ranked in", timeout=PATIENCE)
             if person < 2:
                 expect(fifth).to_have_attribute("data-id", chosen)
+            if person < people - 1:
                 page.context.close()
         first = page.locator("#after li").first
         expect(first).to_have_attribute("data-id", chosen, timeout=PATIENCE)

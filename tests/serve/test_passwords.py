@@ -17,11 +17,11 @@ from tests.serve.databases import DATABASES
 
 SECRET = "pa55"
 COMMANDS = [
-    ["forget", "ADDRESS", "--client", "c1"],
-    ["judgments", "ADDRESS", "--model", "m", "--withdraw-query", "q1", "--compact-through", "0"],
-    ["rules", "ADDRESS", "--query", "alien", "--pin", "d1"],
-    ["rules", "ADDRESS", "--remove", "999"],
-    ["audit", "ADDRESS"],
+    ["admin", "forget", "ADDRESS", "--client", "c1"],
+    ["admin", "judgments", "ADDRESS", "--model", "m", "--withdraw-query", "q1", "--compact-through", "0"],
+    ["admin", "rules", "ADDRESS", "--query", "alien", "--pin", "d1"],
+    ["admin", "rules", "ADDRESS", "--remove", "999"],
+    ["admin", "audit", "ADDRESS"],
 ]
 
 
@@ -45,7 +45,7 @@ def test_commands_that_succeed(command: list[str], form: str, address: str):
     said = said_by(command, address)
     assert "error" not in said or "there is no rule 999" in said
     assert SECRET not in said
-    if command[0] != "audit":
+    if command[1] != "audit":
         assert "postgresql://...@127.0.0.1:" in said
 
 

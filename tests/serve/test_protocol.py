@@ -14,11 +14,9 @@ import pytest
 import uvicorn
 import uvloop
 
-from kinrank.serve.http import protocol
+from kinrank.serve.http import middleware
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import STARTED, RequestMiddleware
-from kinrank.serve.http.protocol import BoundedProtocol
-from kinrank.serve.http.slots import Slots
+from kinrank.serve.http.middleware import STARTED, BoundedProtocol, RequestMiddleware, Slots
 from tests.processes import wait_until
 
 LARGE = b"x" * (64 << 20)
@@ -52,8 +50,8 @@ def serving(app: Any, run: Any = asyncio.run) -> Iterator[uvicorn.Server]:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[uvicorn.Server]:
-    monkeypatch.setattr(protocol, "PATIENCE", 0.3)
-    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(middleware, "PATIENCE", 0.3)
+    monkeypatch.setattr(middleware, "MAX_CONNECTIONS", 20)
     with serving(app) as server:
         yield server
 
@@ -148,7 +146,7 @@ def test_body_in_tiny_chunks_is_refused(server: uvicorn.Server, size: int, count
 
 
 def test_pipelined_requests_of_a_client_that_does_not_read_end_without_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(protocol, "PATIENCE", 0.3)
+    monkeypatch.setattr(middleware, "PATIENCE", 0.3)
     started: list[str] = []
     errors: list[Exception] = []
 
@@ -168,7 +166,7 @@ def test_pipelined_requests_of_a_client_that_does_not_read_end_without_an_error(
 
 
 def test_new_connection_replaces_the_longest_idle_one(server: uvicorn.Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(protocol, "PATIENCE", 60.0)
+    monkeypatch.setattr(middleware, "PATIENCE", 60.0)
     idle = [connect(server) for _ in range(20)]
     wait_until(lambda: len(server.server_state.connections) == 20)
     with connect(server) as connection:
@@ -245,7 +243,7 @@ def test_rejection_closes_a_connection_that_is_not_kept(overloaded: uvicorn.Serv
 
 
 def test_rejected_body_must_end_soon(overloaded: uvicorn.Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(protocol, "PATIENCE", 0.2)
+    monkeypatch.setattr(middleware, "PATIENCE", 0.2)
     with connect(overloaded) as connection:
         connection.sendall(b"POST /v1/rank HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
         assert read_all(connection).startswith(b"HTTP/1.1 503 ")

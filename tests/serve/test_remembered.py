@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from kinrank import ChoiceRanker, SingleRanker
+from kinrank import KinRanker
 from kinrank.datasets import make_two_camps
-from kinrank.engines.search_options import PLAIN, SearchOptions
+from kinrank.engines.query_dsl import PLAIN, SearchOptions
 from kinrank.errors import EngineTimeoutError
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.search import Searcher
-from kinrank.serve.search_policy import SearchPolicy
+from kinrank.serve.search import Searcher, SearchPolicy
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine
 from tests.serve.test_generated import STATUSES, mutated
@@ -51,7 +51,16 @@ def choices_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     documents = ["d1", "d3", "d4", "d2", "gone"]
     evidence = Evidence.from_cells(["up"] * 4 + ["lost"], documents, [40, 40, 40, 40, 40], [38, 5, 0, 39, 30])
     evidence = evidence.merged(Evidence.from_cells(["Lost"], ["d0"], [40], [40]))
-    ChoiceRanker(SingleRanker("rankrls").fit(camps), evidence, prefit=True).fit(camps).save(folder)
+    camps = camps.replace(query_columns={"text": np.array([f"query {qid}" for qid in camps.qid])})
+    KinRanker(
+        evidence=evidence,
+        encoder=None,
+        memory=False,
+        local=False,
+        n_members=2,
+        n_repeats=1,
+        trees="lambdamart(n_trees=5)",
+    ).fit(camps).save(folder)
     return folder
 
 
@@ -61,7 +70,7 @@ def engine() -> Engine:
 
 
 def service_of(model: Path, **settings: Any) -> Service:
-    return Service({"default": model}, settings=Settings(deadline=60.0, **settings))
+    return Service({"default": model}, settings=Settings(deadline=60.0, max_novelty=1e9, min_fidelity=1e-9, **settings))
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from kinrank import KnnRanker, QuerySet
 from kinrank.cli import app
 from kinrank.errors import ParameterError
 from kinrank.serve import CandidateSet, Fallback, JudgedQuery, Ranking, Service, Settings
-from kinrank.serve.rollouts import SESSION
-from kinrank.serve.schedule import Job
+from kinrank.serve.models import SESSION
+from kinrank.serve.ranking import Job
 from kinrank.store import Arm, VersionStore, fingerprint
 from tests.processes import wait_until
 from tests.serve.databases import sqlite_address
@@ -211,7 +211,7 @@ def test_shadow_drops_its_work_while_queries_are_ranked(store: VersionStore, tmp
 
 def test_commands_change_the_rollout(store: VersionStore, tmp_path: Path):
     def run(*args: str) -> int:
-        return CliRunner().invoke(app, ["models", str(tmp_path / "store"), *args]).exit_code
+        return CliRunner().invoke(app, ["admin", "models", str(tmp_path / "store"), *args]).exit_code
 
     second = store.find("2").name
     assert run("--canary", "2:0.05", "--shadow", "2") == 0
@@ -227,7 +227,7 @@ def test_commands_change_the_rollout(store: VersionStore, tmp_path: Path):
 
 
 def test_canary_needs_a_current_version(tmp_path: Path, models: Path):
-    command = ["models", str(tmp_path / "empty"), "--publish", str(models / "knn"), "--canary", "0.1"]
+    command = ["admin", "models", str(tmp_path / "empty"), "--publish", str(models / "knn"), "--canary", "0.1"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2
     assert "has no current version" in done.stderr

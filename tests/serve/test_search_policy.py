@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from kinrank.engines.search_options import SearchOptions
+from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import ParameterError
 from kinrank.serve import Service
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.run import Options, make_searcher
 from kinrank.serve.keys import KeyRing
-from kinrank.serve.search import Searcher
-from kinrank.serve.search_policy import SearchPolicy
+from kinrank.serve.search import Searcher, SearchPolicy
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT
 from tests.serve.engine import InMemoryEngine

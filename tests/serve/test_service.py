@@ -126,7 +126,7 @@ def test_model_with_other_features_replaces_the_current_one_only_if_that_is_acce
         with Service({"knn": models / "knn"}, settings=PATIENT) as service:
             before = service.slots["knn"].loaded().version
             KnnRanker(5).fit(other).save(models / "knn", examples=other[:5])
-            with pytest.raises(RejectedModelError, match=rf"{problem}.*--accept-features"):
+            with pytest.raises(RejectedModelError, match=rf"{problem}.*set accept_features=True"):
                 service.reload()
             assert service.slots["knn"].loaded().version == before
             assert service.rank(CandidateSet(up.ids, up.features, ("value", "camp"))).fallback is None

@@ -19,8 +19,8 @@ from kinrank import KnnRanker
 from kinrank.engines import FeatureSet, connect
 from kinrank.serve import Service
 from kinrank.serve.http.app import create_app
+from kinrank.serve.http.logs import OtelTraces, Traces, read_trace, start_traces
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.traces import OtelTraces, Traces, read_trace, start_traces
 from kinrank.serve.search import Searcher
 from tests.engines.stub import stub_server
 from tests.rankers.test_texts import camps_by_text
@@ -239,7 +239,7 @@ def test_service_runs_with_variables_that_cannot_be_read(log: LogReader, monkeyp
 def test_nothing_is_imported_without_an_exporter():
     code = (
         "import sys; from kinrank.serve.http.metrics import Metrics, Traces; "
-        "from kinrank.serve.http.traces import start_traces; assert type(start_traces({})) is Traces; Metrics(); "
+        "from kinrank.serve.http.logs import start_traces; assert type(start_traces({})) is Traces; Metrics(); "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import kinrank.serve.models
 from kinrank.cli import app
-from kinrank.data.filesystems import filesystem_of
+from kinrank.data.files import filesystem_of
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, RejectedModelError
 from kinrank.serve import CandidateSet, Service, Settings
 from kinrank.serve.sources import FolderSource
@@ -56,14 +56,14 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
 ):
     monkeypatch.setattr(kinrank.serve.models, "RETRY_PAUSE", 0.05)
     first, second = fingerprint(models / "knn"), fingerprint(models / "single")
-    assert kinrank_command("models", address, "--publish", models / "knn") == "1"
+    assert kinrank_command("admin", "models", address, "--publish", models / "knn") == "1"
     store, observer = VersionStore(address), RecordingObserver()
     with Service({"default": address}, settings=POLLING, observer=observer) as service:
         slot = service.slots["default"]
         assert service.rank(up).version == first
-        assert kinrank_command("models", address, "--publish", models / "single") == "2"
+        assert kinrank_command("admin", "models", address, "--publish", models / "single") == "2"
         wait_until(lambda: service.rank(up).version == second)
-        kinrank_command("models", address, "--use", 1)
+        kinrank_command("admin", "models", address, "--use", 1)
         wait_until(lambda: service.rank(up).version == first)
         # A version that is not there completely is refused, and used when the rest has arrived.
         version = store.find("2")
@@ -79,7 +79,7 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
             wait_until(lambda: other.rank(up).version == second)
             assert other.slots["default"].refusal is None
         wait_until(lambda: slot.current is not None and slot.current.version == second)
-    listed = json.loads(kinrank_command("models", address, "--json"))
+    listed = json.loads(kinrank_command("admin", "models", address, "--json"))
     assert [(row["number"], row["version"], row["in_use"]) for row in listed] == [
         (1, first, []),
         (2, second, ["current"]),
@@ -97,7 +97,7 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
     ],
 )
 def test_new_version_has_one_role(tmp_path: Path, models: Path, roles: list[str], message: str):
-    done = CliRunner().invoke(app, ["models", str(tmp_path), "--publish", str(models / "knn"), *roles])
+    done = CliRunner().invoke(app, ["admin", "models", str(tmp_path), "--publish", str(models / "knn"), *roles])
     assert done.exit_code == 2
     assert message in done.stderr
     assert VersionStore(tmp_path).versions() == []
@@ -174,9 +174,9 @@ def test_invalid_rollout_is_refused_and_the_model_stays(tmp_path: Path, models: 
     fitted = published(store, models / "knn")
     with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
         overwrite(str(tmp_path / "store"), "rollout.json", content)
-        wait_until(lambda: "kinrank models --use" in str(service.slots["default"].refusal))
+        wait_until(lambda: "kinrank admin models --use" in str(service.slots["default"].refusal))
         assert service.rank(up).version == fitted
-        with pytest.raises(RejectedModelError, match="kinrank models --use"):
+        with pytest.raises(RejectedModelError, match="kinrank admin models --use"):
             service.reload()
         published(store, models / "single")
         wait_until(lambda: service.slots["default"].refusal is None and service.rank(up).version != fitted)

@@ -22,7 +22,7 @@ from kinrank.measure import NDCG, compare_paired, evaluate
 from kinrank.study.answer import Answer, Claim
 from kinrank.study.entrants import evaluate_ranker
 from kinrank.study.experiment import run_experiment
-from kinrank.study.families import wanted_families
+from kinrank.study.folds import wanted_families
 from kinrank.study.headroom import headroom
 from kinrank.study.report import collect
 from kinrank.study.report.words import headline, points
@@ -46,7 +46,7 @@ def _one_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grow few trees where they do not matter, to save time."""
-    for module in ("kinrank.rankers.kin.settings", "kinrank.study.space"):
+    for module in ("kinrank.rankers.kin.settings", "kinrank.study.tuning"):
         monkeypatch.setattr(f"{module}.MOST_TREES", 80)
 
 

@@ -55,14 +55,12 @@ def test_gain_without_own_models_is_not_called_theirs():
     assert "that its gain comes from the differences between queries is not shown" in found.text
 
 
-def test_precedents_are_a_question_of_their_own():
+def test_memory_is_a_question_of_their_own():
     trees = shifted(0.2)
     values = {"linear": BASE, "trees": trees, "without": trees + 0.04, "kin": trees + 0.04}
-    alone, found = answer(values), answer({**values, "precedents": trees + 0.01})
+    alone, found = answer(values), answer({**values, "memory": trees + 0.01})
     assert (found.gain, found.own) == (alone.gain, alone.own)
-    assert "LightGBM with precedents gains +0.0100 over LightGBM (95% interval" in found.text
-    assert "Try them: --ranker precedents." in found.text
-    assert "--ranker" not in answer({**values, "precedents": trees}).text
+    assert "LightGBM with memory gains +0.0100 over LightGBM (95% interval" in found.text
 
 
 def test_better_of_the_two_single_models_is_the_baseline():

@@ -8,13 +8,13 @@ from kinrank.measure import NDCG, compare_paired
 from kinrank.memory.kin import families_of
 from kinrank.registry import import_extra
 from kinrank.study.experiment import run_experiment
-from kinrank.study.families import COLUMN, has_near
+from kinrank.study.folds import COLUMN, has_near
 from kinrank.study.headroom import headroom
 from kinrank.study.records import comparison_record, headroom_record
 from kinrank.study.study import Study
 from tests.study.worlds import in_families
 
-PRECEDENTS = "precedents(ranker=single, decide=False)"
+MEMORY = "lightgbm-memory"
 
 
 def test_families_are_not_split_and_groups_neither() -> None:
@@ -35,8 +35,8 @@ def test_families_are_not_split_and_groups_neither() -> None:
 
 
 def test_rankers_hold_out_whole_families_too() -> None:
-    found = run_experiment([PRECEDENTS, "knn(n_neighbors=5)"], in_families(np.arange(60) // 3), folds=2)
-    assert all(part.settings["group_column"] == COLUMN for part in found.comparison[PRECEDENTS].parts)
+    found = run_experiment([MEMORY, "knn(n_neighbors=5)"], in_families(np.arange(60) // 3), folds=2)
+    assert all(part.settings["group_column"] == COLUMN for part in found.comparison[MEMORY].parts)
     [note] = found.notes
     assert note.startswith("60 queries are of 20 families of similar texts")
 
@@ -46,7 +46,7 @@ def test_a_family_with_most_queries_gives_even_folds_and_a_note() -> None:
     study = Study.split(queries, folds=4, families=True)
     assert sorted(len(fold.test) for fold in study.folds) == [10, 10, 10, 70]
     assert "one group has 70 of 100 queries" in study.notes[1]
-    entrants = [study.enter(name) for name in ("single", PRECEDENTS)]
+    entrants = [study.enter(name) for name in ("single", MEMORY)]
     assert study.compare(entrants).differences[0].paired.n_groups == 31
 
 
@@ -54,14 +54,15 @@ def test_families_are_used_where_something_remembers() -> None:
     queries = in_families(np.arange(60) // 3)
     by_default = {
         names: run_experiment(list(names), queries, folds=2).comparison.differences[0].paired.n_groups
-        for names in (("single", "knn(n_neighbors=5)"), ("single", PRECEDENTS))
+        for names in (("single", "knn(n_neighbors=5)"), ("single", MEMORY))
     }
     assert list(by_default.values()) == [None, 20]
-    split = run_experiment(["single", PRECEDENTS], queries, folds=2, families=False)
+    split = run_experiment(["single", MEMORY], queries, folds=2, families=False)
     assert split.comparison.differences[0].paired.n_groups is None
     asked = run_experiment(["single", "knn(n_neighbors=5)"], queries, folds=2, families=True)
     assert asked.comparison.differences[0].paired.n_groups == 20
-    assert run_experiment(["single", PRECEDENTS], queries.replace(query_columns={}), folds=2).notes == ()
+    kin = "kin(local=False, n_members=2, n_repeats=1)"
+    assert run_experiment(["single", kin], queries.replace(query_columns={}), folds=2).notes == ()
     with pytest.raises(ParameterError, match="families need the texts of queries"):
         run_experiment(["single"], queries.replace(query_columns={}), folds=2, families=True)
     with pytest.raises(ParameterError, match=r"between 0 and 1, got 1\.5"):
@@ -70,26 +71,26 @@ def test_families_are_used_where_something_remembers() -> None:
 
 def test_too_few_families_are_an_error_only_if_asked_for() -> None:
     queries = in_families(np.arange(60) // 30)
-    found = run_experiment(["single", PRECEDENTS], queries, folds=4)
+    found = run_experiment(["single", MEMORY], queries, folds=4)
     assert found.notes == (
         "60 queries are of 2 families of similar texts (similarity above 0.6), too few to keep them together",
     )
     with pytest.raises(DataError, match="60 queries in 2 groups are too few"):
-        run_experiment(["single", PRECEDENTS], queries, folds=4, families=True)
+        run_experiment(["single", MEMORY], queries, folds=4, families=True)
 
 
 def test_gains_are_told_apart_by_near_training_queries() -> None:
     family = np.concatenate([np.arange(60) // 3, np.arange(20), np.arange(100, 130)])
     queries = in_families(family)
-    found = run_experiment(["single", PRECEDENTS], queries[60:], train=queries[:60])
+    found = run_experiment(["single", MEMORY], queries[60:], train=queries[:60])
     [split] = found.near_and_far
-    assert (split.name, split.against, split.n_near, split.n_far) == (PRECEDENTS, "single", 20, 30)
-    one, other = (found.comparison[name].per_query(NDCG @ 10) for name in (PRECEDENTS, "single"))
+    assert (split.name, split.against, split.n_near, split.n_far) == (MEMORY, "single", 20, 30)
+    one, other = (found.comparison[name].per_query(NDCG @ 10) for name in (MEMORY, "single"))
     near = compare_paired(one[:20], other[:20], groups=np.arange(20))
     assert (split.near.mean_difference, split.near.p) == (near.mean_difference, near.p)
     assert split.far.mean_difference == compare_paired(one[20:], other[20:]).mean_difference
     assert split.near.mean_difference > 0.2 > split.far.mean_difference
-    assert split.text.startswith(f"{PRECEDENTS} vs. single: +0.")
+    assert split.text.startswith(f"{MEMORY} vs. single: +0.")
     assert "for 20 queries with a near training query (similarity above 0.6), " in split.text
     assert split.text.endswith("for 30 queries without one")
     [record] = comparison_record(found.comparison)["near_and_far"]
@@ -97,16 +98,16 @@ def test_gains_are_told_apart_by_near_training_queries() -> None:
     assert run_experiment(["single", "knn(n_neighbors=5)"], queries[60:], train=queries[:60]).near_and_far == ()
 
 
-def test_headroom_tells_the_gains_of_kin_and_precedents_apart() -> None:
+def test_headroom_tells_the_gains_of_kin_and_memory_apart() -> None:
     import_extra("lightgbm", "lightgbm")
     queries = in_families(np.arange(80) // 2)
     found = headroom(queries, folds=2)
     assert found.by == "family"
     *of_kin, split = found.answer.near_and_far
     assert {each.name for each in of_kin} == {"kin"}
-    assert (split.name, split.n_near, split.n_far) == ("LightGBM with precedents", 0, 80)
+    assert (split.name, split.n_near, split.n_far) == ("LightGBM with memory", 0, 80)
     assert split.text.endswith("none of the 80 queries has a near training query (similarity above 0.6)")
-    assert found.answer.precedents.paired.n_groups == 40
+    assert found.answer.memory.paired.n_groups == 40
     assert headroom_record(found)["answer"]["near_and_far"][0]["near"] == {"queries": 0, "gain": None}
 
 

@@ -18,7 +18,7 @@ from kinrank.registry import import_extra
 from kinrank.study.answer import RUNGS
 from kinrank.study.headroom import Headroom
 from kinrank.study.headroom import headroom as study
-from kinrank.study.ladder import climb, fit_rungs, missing_precedents, rungs_to_fit
+from kinrank.study.ladder import climb, fit_rungs, missing_memory, rungs_to_fit
 from kinrank.study.own_judgments import GlobalModel, half_known, scores_by_own_judgments
 from kinrank.study.records import headroom_record
 from kinrank.study.study import Study
@@ -90,33 +90,33 @@ def sharing(queries: QuerySet) -> QuerySet:
     return queries.replace(doc_id=documents, query_columns={"text": texts, "shop": np.arange(len(queries)) % 10})
 
 
-def test_precedents_need_shared_documents():
+def test_memory_needs_shared_documents():
     queries = sharing(make_two_camps(n_queries=60, seed=0))
-    assert not missing_precedents(queries)
-    assert "queries have no texts" in missing_precedents(queries.replace(query_columns={}))
-    assert "documents have no ids" in missing_precedents(queries.replace(doc_id=None))
+    assert not missing_memory(queries)
+    assert "queries have no texts" in missing_memory(queries.replace(query_columns={}))
+    assert "documents have no ids" in missing_memory(queries.replace(doc_id=None))
     alone = queries.replace(doc_id=np.arange(queries.n_rows))
-    assert missing_precedents(alone).endswith("no document is a candidate of two queries.")
+    assert missing_memory(alone).endswith("no document is a candidate of two queries.")
     whole = queries.replace(query_columns={**queries.query_columns, "shop": np.zeros(len(queries))})
-    assert not missing_precedents(queries, "shop")
-    assert missing_precedents(whole, "shop").endswith("no document is a candidate of queries of two groups.")
+    assert not missing_memory(queries, "shop")
+    assert missing_memory(whole, "shop").endswith("no document is a candidate of queries of two groups.")
     found = Study.split(alone, folds=3)
-    assert "precedents" not in rungs_to_fit(found, RUNGS)
+    assert "memory" not in rungs_to_fit(found, RUNGS)
 
 
-def test_precedents_are_learned_with_the_shape_of_the_tuned_trees_and_keep_groups_apart():
+def test_memory_is_learned_with_the_shape_of_the_tuned_trees_and_keep_groups_apart():
     import_extra("lightgbm", "lightgbm")
     folds = Study.split(sharing(make_two_camps(n_queries=60, seed=0)), folds=2, group="shop")
     kin = KinRanker(group_column="shop")
-    rungs = {rung: folds.pool(parts) for rung, parts in fit_rungs(kin, folds, ["trees", "precedents"]).items()}
-    for trees, precedents in zip(rungs["trees"].parts, rungs["precedents"].parts, strict=True):
-        learner = precedents.ranker.ranker_.learner_
-        assert learner.get_params() == trees.ranker.learner().get_params()
-        assert precedents.ranker.group_column == "shop"
-    again = fit_rungs(kin, folds, ["precedents"], trees=rungs["trees"])["precedents"]
-    assert np.array_equal(folds.pool(again).scores, rungs["precedents"].scores)
+    rungs = {rung: folds.pool(parts) for rung, parts in fit_rungs(kin, folds, ["trees", "memory"]).items()}
+    for trees, memory in zip(rungs["trees"].parts, rungs["memory"].parts, strict=True):
+        assert memory.ranker.model_.shape_ == trees.ranker.shape_
+        assert memory.ranker.model_.n_trees_ == trees.ranker.n_trees_
+        assert memory.ranker.group_column == "shop"
+    again = fit_rungs(kin, folds, ["memory"], trees=rungs["trees"])["memory"]
+    assert np.array_equal(folds.pool(again).scores, rungs["memory"].scores)
     given = {"trees": replace(rungs["trees"], origin="model"), "kin": rungs["trees"]}
-    assert list(climb(kin, folds, rungs=["precedents"], measured=given)) == ["trees", "kin"]  # not learned here
+    assert list(climb(kin, folds, rungs=["memory"], measured=given)) == ["trees", "kin"]  # not learned here
 
 
 def test_trees_need_whole_grades_and_stop_after_enough_queries():
@@ -135,7 +135,7 @@ def test_trees_need_whole_grades_and_stop_after_enough_queries():
     with use_threads(1):
         assert study(camps, ranker=kin, folds=3, enough=20).means == few.means
     assert list(few.answer.means) == list(RUNGS)
-    assert headroom_record(few)["answer"]["precedents"]["against"] == RUNGS["trees"]
+    assert headroom_record(few)["answer"]["memory"]["against"] == RUNGS["trees"]
     assert (len(few.choices), few.n_folds, len(few.comparison.queries), few.n_queries) == (1, 3, 20, 60)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import optuna  # noqa: F401 - skips this file if it is not installed
 
 from kinrank.datasets import make_intents
-from kinrank.study import space
+from kinrank.study import tuning
 from kinrank.study.tuning import Plan, tune
 
 
@@ -20,5 +20,5 @@ def test_optuna_samples_after_the_list(tmp_path: Path):
     assert {"block mean", "block predictors", "penalty", "n_components"} <= set(drawn[0].params)
     assert "block text" not in drawn[0].params
     earlier = [(trial.params or {}, trial.quality) for trial in drawn]
-    again = [space.sampled_proposal(intents, "reference", "error", earlier, 0).params for _ in range(2)]
+    again = [tuning.sampled_proposal(intents, "reference", "error", earlier, 0).params for _ in range(2)]
     assert again[0] == again[1]

@@ -64,8 +64,8 @@ def test_clean_table_has_only_findings_that_are_fine() -> None:
 def test_same_texts_stay_together_in_the_study() -> None:
     check = check_table(table(**{"my text": ["red"] * ROWS}), {"text": "my text"})
     assert check.commands("t.csv") == [
-        "kinrank headroom t.csv --text 'my text' --group text",
-        "kinrank train t.csv --model model --text 'my text' --set group_column=text",
+        "kinrank headroom t.csv --columns 'text=my text' --group text",
+        "kinrank train t.csv --model model --columns 'text=my text' --set group_column=text",
     ]
 
 
@@ -74,7 +74,7 @@ def test_numbers_of_groups_are_query_columns() -> None:
     columns = {"y": np.tile([0, 1, 2], 80), "bm25": np.random.default_rng(0).normal(size=240)}
     check = check_table(pa.table({**customers, **columns}), {})
     assert "'customer' numbers something that the query belongs to: no feature" in [f.text for f in check.findings]
-    assert check.commands("t.csv")[0] == "kinrank headroom t.csv --query-column customer"
+    assert check.commands("t.csv")[0] == "kinrank headroom t.csv --columns query=customer"
 
 
 def test_two_columns_of_one_name() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from kinrank import ChoiceRanker, KnnRanker, QuerySet, SingleRanker
+from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.cli import app
 from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import NDCG
@@ -24,6 +24,10 @@ from kinrank.study.traffic import SplitInTime
 RATES = np.array([0.05, 0.35, 0.8])  # of choices per look, by grade
 FIRST, BORDER = 20_000, 20_016
 N_QUERIES, N_DAYS = 120, 20
+TOPICS = (
+    *("harry potter", "running shoes", "garden chairs", "electric guitar", "winter jacket", "coffee machine"),
+    *("mountain bike", "birthday present", "wooden puzzle", "wireless headphones", "school backpack", "yoga mattress"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,7 @@ def queries() -> QuerySet:
         qid=np.repeat([f"q{number:03d}" for number in range(N_QUERIES)], 8),
         doc_id=[f"{kind}-{document}" for kind in family for document in range(8)],
         query_columns={
-            "text": [f"family {kind} number {number}" for number, kind in enumerate(family)],
+            "text": [f"{TOPICS[kind]} {number}" for number, kind in enumerate(family)],
             "family": family,
             "vector": np.eye(12)[family] + 0.05 * rng.standard_normal((N_QUERIES, 12)),
         },
@@ -107,7 +111,7 @@ def test_recurring_similar_and_new_queries_are_told_apart(queries: QuerySet, cel
     assert (claim.name, claim.against) == ("choices around knn(n_neighbors=20)", "knn(n_neighbors=20)")
     assert claim.n_claims == 2
     assert "Weighted by the traffic from 2024-10-20 on, choices around knn" in found.text
-    assert "Add them: --ranker choices." in found.text
+    assert "Add them: kinrank train --evidence." in found.text
     assert json.loads(json.dumps(answer_record(found)))["choices"]["parts"]["new"]["queries"] == alone.sum()
 
 
@@ -134,9 +138,10 @@ def test_judgments_of_test_queries_among_the_evidence_of_an_entrant_are_refused(
     Evidence.of_judgments(queries[:80]).save(tmp_path / "known")
     Evidence.of_judgments(queries[80:]).save(tmp_path / "leaked")
     study = Study.split(queries[:80], queries[80:])
-    study.enter(f"choices(ranker=single,evidence={tmp_path / 'known'})")
+    quick = "memory=False, local=False, n_members=2, n_repeats=1, trees=lambdamart(n_trees=5)"
+    study.enter(f"kin(evidence={tmp_path / 'known'}, {quick})")
     with pytest.raises(LeakError, match=r"40 of 40 test queries are in this model's training data"):
-        study.enter(f"choices(ranker=single,evidence={tmp_path / 'leaked'})")
+        study.enter(f"kin(evidence={tmp_path / 'leaked'}, {quick})")
 
 
 def test_traffic_weights_the_mean(queries: QuerySet, cells: dict[str, np.ndarray]):
@@ -195,18 +200,23 @@ def test_choices_for_test_queries_are_called_out(queries: QuerySet, cells: dict[
     queries[60:].save(tmp_path / "test")
     single = SingleRanker().fit(queries[:60])
     single.save(tmp_path / "single")
-    ChoiceRanker(single, Evidence.from_cells(**cells), prefit=True).fit(queries[:60]).save(tmp_path / "choices")
+    quick = {"memory": False, "local": False, "n_members": 2, "n_repeats": 1, "trees": "lambdamart(n_trees=5)"}
+    KinRanker(evidence=Evidence.from_cells(**cells), **quick).fit(queries[:60]).save(tmp_path / "choices")
     words = ["compare", *(tmp_path / name for name in ("test", "single", "choices"))]
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.stderr
     assert "choices ranks 60 of 60 test queries by what people chose for them" in " ".join(done.stderr.split())
     Evidence.from_cells(**cells).save(tmp_path / "evidence")
     queries[:60].save(tmp_path / "train")
-    ranker = "--ranker", "choices", "--set", "ranker=single", "--set", f"evidence={tmp_path / 'evidence'}"
+    ranker = (
+        "--evidence",
+        tmp_path / "evidence",
+        *(word for pair in quick.items() for word in ("--set", "{}={}".format(*pair))),
+    )
     words = ["train", tmp_path / "train", "--model", tmp_path / "model", "--validate", tmp_path / "test", *ranker]
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.stderr
-    assert "choices ranks 60 of 60 test queries by what people chose for them" in " ".join(done.stderr.split())
+    assert "kin ranks 60 of 60 test queries by what people chose for them" in " ".join(done.stderr.split())
 
 
 def test_without_days_texts_or_matching_ids_there_is_no_split(queries: QuerySet, cells: dict[str, np.ndarray]):

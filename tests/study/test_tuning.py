@@ -21,10 +21,17 @@ from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.persistence import from_settings, read_settings, settings_of
 from kinrank.registry import import_extra
 from kinrank.scale import Processes, use_executor
-from kinrank.study import space
-from kinrank.study.space import available_families, follow_up_proposals, listed_proposals
+from kinrank.study import tuning
 from kinrank.study.sweep import sweep_neighbors, sweep_trees
-from kinrank.study.tuning import Plan, nested, per_query_values, tune
+from kinrank.study.tuning import (
+    Plan,
+    available_families,
+    follow_up_proposals,
+    listed_proposals,
+    nested,
+    per_query_values,
+    tune,
+)
 
 MEASURE = NDCG @ 10
 LINEAR = ("single", "knn")
@@ -152,7 +159,7 @@ def test_without_optuna_only_the_list_is_tried(intents: QuerySet, tmp_path: Path
     def missing(*_: object) -> object:
         raise MissingExtraError("this needs optuna")
 
-    monkeypatch.setattr(space, "import_extra", missing)
+    monkeypatch.setattr(tuning, "import_extra", missing)
     tuned = tune(intents, tmp_path, Plan(["knn"], folds=2))
     assert tuned.stopped == "tried all listed settings; sampling more: this needs optuna"
     assert {trial.stage for trial in tuned.trials} == {"list", "follow-up"}

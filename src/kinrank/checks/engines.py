@@ -12,7 +12,7 @@ import numpy as np
 from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
 from kinrank.checks.samples import require
 from kinrank.engines.base import Engine
-from kinrank.engines.search_options import SearchOptions
+from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import EngineTimeoutError, ParameterError
 
 EngineCheck = Callable[[Engine], None]

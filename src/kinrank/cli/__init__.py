@@ -1,4 +1,4 @@
-"""Command line: one file per command, each a thin layer over the library.
+"""Command line: one file per command or group, each a thin layer over the library.
 
 Results go to stdout; messages, warnings and progress go to stderr. Commands import the library when they run, so that
 ``--help`` is fast.

@@ -1,69 +1,119 @@
-"""The ``kinrank`` program: its commands and global options."""
+"""The ``kinrank`` program: its commands, an example of each, and global options."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import kinrank
-from kinrank.cli.audit import audit
+from kinrank.cli import admin, data
 from kinrank.cli.clicks import clicks
-from kinrank.cli.columns import with_columns, with_threads
 from kinrank.cli.compare import compare
-from kinrank.cli.convert import convert
+from kinrank.cli.console import debugging, handle_errors
 from kinrank.cli.demo import demo
-from kinrank.cli.describe import describe
 from kinrank.cli.doctor import doctor
-from kinrank.cli.examples import EXAMPLES
 from kinrank.cli.explain import explain
-from kinrank.cli.failures import debugging, handle_errors
-from kinrank.cli.forget import forget
 from kinrank.cli.headroom import headroom
-from kinrank.cli.judgments import judgments
-from kinrank.cli.key import key
 from kinrank.cli.log import log
-from kinrank.cli.models import models
+from kinrank.cli.options import with_columns
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
-from kinrank.cli.rules import rules
-from kinrank.cli.serve import serve
-from kinrank.cli.split import split
+from kinrank.cli.serve import SETTINGS, serve
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
 
+EXAMPLES = {
+    "demo": "kinrank demo",
+    "doctor": "kinrank doctor judged.csv",
+    "clicks": "kinrank clicks events.parquet --out judgments.csv",
+    "log": "kinrank log --engine elasticsearch+http://localhost:9200/movies --features features.toml "
+    "--judgments judgments.csv --out logged.parquet",
+    "headroom": "kinrank headroom judged.csv --group customer",
+    "tune": "kinrank tune train.parquet --study trials --budget 600",
+    "compare": "kinrank compare test.parquet lightgbm kin --train train.parquet",
+    "report": "kinrank report test.parquet lightgbm kin --train train.parquet --out report.html",
+    "train": "kinrank train train.parquet --model model --validate test.parquet",
+    "rank": "kinrank rank model candidates.parquet --out ranked.run",
+    "explain": "kinrank explain model candidates.parquet --query 17",
+    "serve": "kinrank serve model",
+    "data convert": "kinrank data convert train.csv train.parquet",
+    "data split": "kinrank data split judged.csv train.parquet test.parquet --group customer",
+    "data describe": "kinrank data describe train.parquet --nearest 5",
+    "admin key": "kinrank admin key keys.txt shop",
+    "admin models": "kinrank admin models s3://bucket/models --publish model",
+    "admin judgments": "kinrank admin judgments sqlite:///judgments.db --export live.parquet",
+    "admin rules": "kinrank admin rules sqlite:///judgments.db --query 'iron man' --pin movie-4 --also-similar",
+    "admin forget": "kinrank admin forget postgresql://kinrank@db/kinrank --client c-81",
+    "admin audit": "kinrank admin audit sqlite:///judgments.db",
+}
+"""The example of each command, at the end of its help."""
+
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Start": (demo, with_columns(doctor)),
+    "Prepare data": (clicks, with_columns(log)),
+    "Study what pays": (
+        with_columns(headroom),
+        with_columns(tune),
+        with_columns(compare),
+        with_columns(report),
+    ),
+    "Use a model": (with_columns(train), with_columns(rank), with_columns(explain), serve),
+}
+_GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
+    "data": (
+        "Convert, split and describe queries.",
+        (with_columns(data.convert), with_columns(data.split), with_columns(data.describe)),
+    ),
+    "admin": (
+        "Manage a service: keys, versions of models, judgments, rules, the audit log, and clients to forget.",
+        (admin.key, admin.models, admin.judgments, admin.rules, admin.forget, admin.audit),
+    ),
+}
+_MOVED = {command.__name__: group for group, (_, commands) in _GROUPS.items() for command in commands}
+_OF_LOGS = ("format", "seen", "attributes", "max_rank", "memory")
+_MOVED_OPTIONS = {
+    **{f"--{name.replace('_', '-')}": f"--columns {name}=COLUMN" for name in ("qid", "y", "doc_id", "text", "drop")},
+    "--query-column": "--columns query=COLUMN",
+    "--key": "--columns keys=COLUMN",
+    **{f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name in (*SETTINGS, *_OF_LOGS)},
+    "--encoder": "--set encoders=NAME",
+    "--trust-clients": "--set trusted=KEY",
+    "--threads": "the variable OMP_NUM_THREADS",
+}
+
+
+class _Program(TyperGroup):
+    """Top-level commands; names what took the place of earlier commands and options."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in _MOVED:
+            ctx.fail(f"kinrank {args[0]} is now kinrank {_MOVED[args[0]]} {args[0]}")
+        for option in _MOVED_OPTIONS.keys() & set(args):
+            ctx.fail(f"{option} is now {_MOVED_OPTIONS[option]}")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="kinrank",
-    help="Rank each query with a model learned from the judged queries most similar to it.",
+    cls=_Program,
+    help="New here? kinrank demo, then kinrank doctor FILE.\n\n"
+    "Rank each query with a model learned from the judged queries most similar to it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-_PANELS = {
-    "Prepare data": (clicks, with_columns(log), with_columns(convert), with_columns(split), with_columns(describe)),
-    "Study what pays": (
-        with_columns(with_threads(headroom)),
-        with_columns(with_threads(tune)),
-        with_columns(with_threads(compare)),
-        with_columns(with_threads(report)),
-    ),
-    "Use a model": (
-        with_columns(with_threads(train)),
-        with_columns(rank),
-        with_columns(explain),
-        serve,
-        models,
-        judgments,
-        rules,
-        forget,
-        audit,
-        key,
-    ),
-    "Help": (demo, with_columns(doctor)),
-}
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
         _example = EXAMPLES[_command.__name__]
         app.command(rich_help_panel=_panel, epilog=f"Example: {_example}")(handle_errors(_command))
+for _name, (_help, _commands) in _GROUPS.items():
+    _group = typer.Typer(no_args_is_help=True)
+    for _command in _commands:
+        _example = EXAMPLES[f"{_name} {_command.__name__}"]
+        _group.command(epilog=f"Example: {_example}")(handle_errors(_command))
+    app.add_typer(_group, name=_name, help=_help, rich_help_panel="Prepare data" if _name == "data" else "Use a model")
 
 
 def _show_version(wanted: bool) -> None:

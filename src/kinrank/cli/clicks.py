@@ -5,21 +5,21 @@ from __future__ import annotations
 from contextlib import ExitStack
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kinrank.cli import console
 from kinrank.errors import ParameterError
+from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from kinrank.clicks.counts import Funnel
     from kinrank.clicks.examination import Examination
-    from kinrank.clicks.funnel import Funnel
-    from kinrank.clicks.options import LogOptions
-    from kinrank.clicks.read import ClickLog
-    from kinrank.engines.index_download import IndexDownload
+    from kinrank.clicks.read import ClickLog, LogOptions
+    from kinrank.engines.logger import IndexDownload
     from kinrank.memory.evidence import Evidence
 
 
@@ -58,20 +58,19 @@ def clicks(
     columns: Annotated[
         str, typer.Option(metavar="NAME=COLUMN,...", help="Columns of a table, such as query=q,document=sku.")
     ] = "",
-    log_format: Annotated[str, typer.Option("--format", help="Format: auto, ubi, metarank or table.")] = "auto",
-    seen: Annotated[
-        str, typer.Option(help="Impressions of a UBI log: events (logged), results (returned), or auto.")
-    ] = "auto",
-    attributes: Annotated[
-        str, typer.Option(help="Filtered, sorted or paged lists: drop, apart (as other queries) or ignore.")
-    ] = "drop",
     exclude: Annotated[
         str, typer.Option(metavar="NAME=VALUE,...", help="Query attributes of lists to drop, such as model=kin.")
     ] = "",
     since: Annotated[str | None, typer.Option(metavar="DATE", help="First date to use.")] = None,
-    max_rank: Annotated[int, typer.Option(min=1, help="Last rank to use.")] = 50,
-    min_impressions: Annotated[int, typer.Option(min=1, help="Fewest impressions of a judged document.")] = 1,
     prior: Annotated[float, typer.Option(help="Number of impressions that the prior counts as.")] = 20.0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Other field of kinrank.clicks.LogOptions, such as format=ubi, max_rank=20 or memory=8GB; repeatable.",
+        ),
+    ] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE", help="HTML page with the evidence.")] = None,
     human: Annotated[
         str | None, typer.Option(metavar="FILE", help="Human judgments to compare with in the report.")
@@ -87,10 +86,6 @@ def clicks(
             "object per line. You may look as often as you like.",
         ),
     ] = False,
-    alpha: Annotated[
-        float, typer.Option(help="Probability that the interval of --interleaved ever misses the truth.")
-    ] = 0.05,
-    memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory for DuckDB; larger joins go to disk.")] = "2GB",
     workers: Annotated[
         int | None,
         typer.Option(
@@ -104,31 +99,31 @@ def clicks(
 ) -> None:
     """Make judgments from a click log, or decide between two interleaved models."""
     if interleaved:
-        print_contest(log, alpha)
+        print_contest(log)
         return
     from kinrank.clicks.choices import evidence_before_logs, examination_for
-    from kinrank.clicks.judgments import THRESHOLDS, grade_counts, judgment_table, write_judgments
-    from kinrank.clicks.options import LogOptions
-    from kinrank.clicks.posterior import estimate_attractiveness
-    from kinrank.clicks.read import open_clicks
+    from kinrank.clicks.judgments import (
+        THRESHOLDS,
+        estimate_attractiveness,
+        grade_counts,
+        judgment_table,
+        write_judgments,
+    )
+    from kinrank.clicks.read import LogOptions, open_clicks
 
     target = out or evidence
     if target is None:
         raise ParameterError("nothing to write: pass --out FILE for judgments, --evidence DIR for evidence, or both")
     if human_looks and (human is None or evidence is None):
         raise ParameterError("--human-looks needs --human FILE and --evidence DIR")
-    options = LogOptions(
-        format=log_format,
-        columns=_pairs("columns", columns),
-        actions={name: _number("actions", value) for name, value in _pairs("actions", actions).items()},
-        seen=seen,
-        attributes=attributes,
-        exclude=_pairs("exclude", exclude),
-        since=since,
-        max_rank=max_rank,
-        min_clients=min_clients,
-        memory=memory,
-    )
+    chosen: dict[str, Any] = {
+        "columns": _pairs("columns", columns),
+        "actions": {name: _number("actions", value) for name, value in _pairs("actions", actions).items()},
+        "exclude": _pairs("exclude", exclude),
+        "since": since,
+        "min_clients": min_clients,
+    }
+    options = LogOptions(**chosen | parse_settings(LogOptions, settings or []))
     if workers is not None or ray is not None:
         if evidence is None or out or report or human:
             raise ParameterError("--workers and --ray are for --evidence alone: leave out --out, --report and --human")
@@ -155,7 +150,7 @@ def clicks(
             said = len(counts.funnel.notes)
             table = None
             if out is not None or report is not None:
-                table = judgment_table(counts, attractiveness, thresholds, min_impressions)
+                table = judgment_table(counts, attractiveness, thresholds)
         console.print_result(_examination_table(examination))
         console.info(examination.verdict)
         for warning in examination.warnings:
@@ -169,9 +164,8 @@ def clicks(
     for download in downloads:
         download.remove()
     if report is not None and table is not None:
-        from kinrank.clicks.quality import measure_quality
-        from kinrank.clicks.report import write_click_report
-        from kinrank.engines.judgment_table import read_judgments
+        from kinrank.clicks.report import measure_quality, write_click_report
+        from kinrank.engines.logger import read_judgments
 
         with console.progress("measuring quality"):
             people = None if human is None else read_judgments(human)
@@ -188,7 +182,7 @@ def clicks(
 
 
 def _judgments_as_evidence(human: str, looks: float) -> Evidence:
-    from kinrank.engines.judgment_table import read_judgments
+    from kinrank.engines.logger import read_judgments
     from kinrank.memory.evidence import Evidence
 
     return Evidence.of_judgments(read_judgments(human), looks)
@@ -213,8 +207,8 @@ def _add_logs(
 ) -> None:
     """Add many logs to a folder of evidence, each by a worker."""
     from kinrank.cli.large import chosen_executor
-    from kinrank.clicks.funnel import Funnel
-    from kinrank.clicks.many_logs import add_logs
+    from kinrank.clicks.choices import add_logs
+    from kinrank.clicks.counts import Funnel
 
     files = [sorted(map(str, Path(log).iterdir())) if Path(log).is_dir() else [log] for log in logs]
     whole = Funnel()
@@ -249,8 +243,8 @@ def _date(day: int) -> str:
 def _download(address: str, out: str, since: str | None, downloads: list[IndexDownload]) -> list[str]:
     """Download the UBI indexes of an engine next to the output; an interrupted download resumes when run again."""
     from kinrank.engines import connect
-    from kinrank.engines.index_download import IndexDownload
-    from kinrank.engines.retry import RetryingPool
+    from kinrank.engines.base import RetryingPool
+    from kinrank.engines.logger import IndexDownload
 
     files: list[str] = []
     for index in ("ubi_queries", "ubi_events"):
@@ -301,14 +295,14 @@ def _examination_table(examination: Examination) -> Table:
     return table
 
 
-def print_contest(events: list[str], alpha: float) -> None:
+def print_contest(events: list[str]) -> None:
     """Print which of two interleaved models users prefer."""
     from rich.table import Table
 
     from kinrank.clicks.interleaving import read_contest
 
     with console.progress("reading"):
-        contest = read_contest(events, alpha)
+        contest = read_contest(events)
     table = Table("model", "wins", "share", "always-valid interval", box=None, pad_edge=False)
     table.add_row(
         contest.first, f"{contest.wins:,}", f"{contest.share:.3f}", f"{contest.low:.3f} to {contest.high:.3f}"

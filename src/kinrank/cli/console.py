@@ -1,17 +1,23 @@
-"""Output of the commands: results on stdout, everything else on stderr."""
+"""Output of the commands: results on stdout, everything else on stderr, and an exit code for each kind of error."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import ParamSpec
 
+import typer
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from kinrank.errors import KinrankError
 from kinrank.progress import IN_ALL, on_progress
 
 PROGRESS_DELAY = 2.0
@@ -108,3 +114,61 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
 def _duration(seconds: float) -> str:
     """Return a duration as minutes and seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+# --- error handling: one message on stderr and an exit code, no traceback ---------------------------------------------
+#
+# ::
+#
+#     1    stdout was closed before all output was written (set by Typer)
+#     2    wrong command or input (also set by Typer for wrong options)
+#     70   internal error
+#     130  interrupted by Ctrl-C
+
+
+WRONG_INPUT = 2
+INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130
+
+debugging: ContextVar[bool] = ContextVar("debugging", default=False)
+"""Whether exceptions are raised with their traceback."""
+
+P = ParamSpec("P")
+
+
+def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Wrap a command so that warnings and errors go to stderr and errors become exit codes."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            with warnings.catch_warnings():  # also restores showwarning
+                warnings.showwarning = _show_warning
+                command(*args, **kwargs)
+        except KeyboardInterrupt:
+            info("stopped")
+            raise typer.Exit(INTERRUPTED) from None
+        except (typer.Exit, BrokenPipeError):  # Typer exits quietly when a pipe is closed
+            raise
+        except Exception as error:
+            if debugging.get():
+                raise
+            raise typer.Exit(_report(error)) from None
+
+    return run
+
+
+def _report(failure: Exception) -> int:
+    """Print the error and return the exit code."""
+    if isinstance(failure, KinrankError):
+        error(str(failure))
+        return WRONG_INPUT
+    if isinstance(failure, OSError):
+        error(f"{failure.filename}: {failure.strerror}" if failure.filename and failure.strerror else str(failure))
+        return WRONG_INPUT
+    error(f"{type(failure).__name__}: {failure}\nThis is a bug in kinrank; run kinrank --debug for the traceback.")
+    return INTERNAL_ERROR
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    warn(str(message))

@@ -13,8 +13,7 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.columns import table_columns
-from kinrank.cli.options import AsJson
+from kinrank.cli.options import AsJson, table_columns
 from kinrank.data.source import FORMATS, Source
 from kinrank.errors import DataError
 
@@ -96,7 +95,7 @@ def _findings() -> dict[str, Any]:
             "kinrank": kinrank.__version__,
             "Python": f"{platform.python_version()} on {platform.platform()}",
             "cores": usable_cores(),
-            "threads": f"{usable_threads()} at most (--threads, OMP_NUM_THREADS)",
+            "threads": f"{usable_threads()} at most (OMP_NUM_THREADS)",
             **{name: version or "missing" for name, version in core.items()},
         },
         "extras": extras,

@@ -147,7 +147,7 @@ def _differences(found: Headroom) -> Table:
     if found.unjudged is not None:
         unjudged = f"{found.unjudged:.1%} of the top 10 of {answer.gain.name}"
     table = Table(box=None, pad_edge=False, show_header=False)
-    for claim in filter(None, (answer.gain, answer.own, answer.precedents)):
+    for claim in filter(None, (answer.gain, answer.own, answer.memory)):
         table.add_row(f"{claim.name} vs. {claim.against}", difference_with_interval(claim.paired, tested=claim.tested))
     paired = answer.gain.paired
     table.add_row("queries", f"{paired.wins:,} gain, {paired.ties:,} are unchanged, {paired.losses:,} lose")

@@ -6,8 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from kinrank.cli import console
-from kinrank.cli.columns import table_columns
-from kinrank.cli.options import OnLeak
+from kinrank.cli.options import OnLeak, table_columns
 from kinrank.data.source import Source
 from kinrank.errors import DataError
 
@@ -112,7 +111,7 @@ def announce(queries: QuerySet, path: str, missing: str = "mean") -> None:
     """
     import numpy as np
 
-    from kinrank.data.features import default_names
+    from kinrank.data.query_rows import default_names
 
     names = queries.feature_names
     listed = "" if names == default_names(queries.n_features) else f": {', '.join(names)}"
@@ -134,7 +133,7 @@ def warn_if_perfect(means: Mapping[str, float]) -> None:
         if mean >= NEAR_PERFECT:
             console.warn(
                 f"{name} reaches {mean:.4f}, which is too good to be believed: look for a feature that is made from "
-                "the judgments, and leave it out with --drop"
+                "the judgments, and leave it out with --columns drop=FEATURE"
             )
             return
 
@@ -145,8 +144,8 @@ def _check_names(queries: QuerySet, path: str) -> None:
 
     for name, meaning in suspect_names(queries.feature_names):
         raise DataError(
-            f"{path}: column {name!r} looks like {meaning}, but would be a feature: add --drop {shlex.quote(name)}, or "
-            "--features for every feature (--features '*' takes all numeric columns)"
+            f"{path}: column {name!r} looks like {meaning}, but would be a feature: add --columns "
+            f"{shlex.quote(f'drop={name}')}, or name all features (--columns 'features=*' takes all numeric columns)"
         )
 
 
@@ -156,7 +155,8 @@ def _warn_of_giveaway(queries: QuerySet, path: str) -> None:
     giveaway = find_giveaway(queries)
     if giveaway is not None:
         console.warn(
-            f"{path}: {giveaway}; if it is made from the judgments, add --drop {shlex.quote(giveaway.feature)}"
+            f"{path}: {giveaway}; if it is made from the judgments, add --columns "
+            f"{shlex.quote(f'drop={giveaway.feature}')}"
         )
 
 

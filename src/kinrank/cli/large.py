@@ -8,10 +8,9 @@ from contextlib import ExitStack, contextmanager
 from typing import cast
 
 from kinrank.cli import console
-from kinrank.cli.columns import table_columns
 from kinrank.cli.inputs import announce, check_added_rows, check_features
-from kinrank.cli.options import EXAMPLES, OnLeak
-from kinrank.data.parquet_blocks import ParquetBlocks
+from kinrank.cli.options import EXAMPLES, OnLeak, table_columns
+from kinrank.data.parquet import ParquetBlocks
 from kinrank.data.tables import ColumnNames
 from kinrank.errors import ParameterError
 from kinrank.parallel import Executor, Serial

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.columns import table_columns
-from kinrank.cli.options import ClientSettings
+from kinrank.cli.options import ClientSettings, table_columns
 from kinrank.data.source import output_format
 from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
@@ -43,19 +42,17 @@ def log(
         typer.Option(min=0, max=1, help="Weight of unjudged hits if the judgments have weights, as those from clicks."),
     ] = 0.05,
     workers: Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")] = 4,
-    timeout: Annotated[float, typer.Option(help="Timeout of a request in seconds.")] = 30.0,
     retry_for: Annotated[float, typer.Option(help="Seconds to keep retrying before giving up.")] = 120.0,
     settings: ClientSettings = None,
 ) -> None:
     """Log the features of judged queries from a search engine; an interrupted log resumes when run again."""
     from kinrank.engines import connect
-    from kinrank.engines.judgment_table import read_judgments, read_vectors
-    from kinrank.engines.logger import FeatureLogger, ResumableLog
-    from kinrank.engines.retry import RetryingPool
+    from kinrank.engines.base import RetryingPool
+    from kinrank.engines.logger import FeatureLogger, ResumableLog, read_judgments, read_vectors
 
     if output_format(out) == "letor":
         raise ParameterError(
-            f"{out}: cannot log to a LETOR file; write NAME.parquet or a folder and use kinrank convert"
+            f"{out}: cannot log to a LETOR file; write NAME.parquet or a folder and use kinrank data convert"
         )
     with connect(engine, features, connections=workers, **parse_settings(None, settings or [])) as opened:
         logger = FeatureLogger(
@@ -63,7 +60,6 @@ def log(
             candidates=candidates,  # type: ignore[arg-type]  # the logger rejects other values
             top=top,
             unjudged_weight=unjudged_weight,
-            timeout=timeout,
         )
         with console.progress("reading"):
             judged = read_judgments(judgments, **table_columns.get())

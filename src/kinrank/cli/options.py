@@ -2,10 +2,82 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from enum import StrEnum
-from typing import Annotated
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from kinrank.errors import ParameterError
+
+if TYPE_CHECKING:
+    from kinrank.data.tables import ColumnNames
+
+
+table_columns: ContextVar[ColumnNames] = ContextVar("table_columns")
+"""The columns that the command was told to read."""
+
+_LISTS = ("features", "query", "keys", "drop")
+_ROLES = ("qid", "y", "doc_id", "text", "title", *_LISTS)
+_COLUMNS = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        metavar="NAME=COLUMN,...",
+        help="Columns of a table: qid, y, doc_id, text or title, if named otherwise; features, such as "
+        "features=bm25_*; query=COLUMN for numbers of the query, keys=COLUMN for what memory keeps of documents; "
+        "drop=A,B.",
+        show_default="other numbers are features",
+    ),
+]
+
+
+def parse_columns(given: Sequence[str]) -> ColumnNames:
+    r"""Return the columns that ``--columns`` names; a comma in a name has a backslash in front.
+
+    Examples
+    --------
+    >>> parse_columns(["y=label,drop=clicks,n clicks"])["drop"]
+    ['clicks', 'n clicks']
+    """
+    columns: dict[str, Any] = {"qid": "qid", "y": "y", "doc_id": "doc_id", "text": None, "title": "doc_title"}
+    columns |= {"features": None, "query": [], "keys": [], "drop": []}
+    for text in given:
+        role = ""
+        for part in re.split(r"(?<!\\),", text):
+            name, equals, value = part.replace("\\,", ",").partition("=")
+            if name in _ROLES and equals:
+                role = name
+            elif role in _LISTS:  # another column of the same list
+                value = part.replace("\\,", ",")
+            if not role or not value or (role not in _LISTS and role != name):
+                raise ParameterError(f"--columns takes NAME=COLUMN with NAME one of {', '.join(_ROLES)}, got {text!r}")
+            columns[role] = [*(columns[role] or []), value] if role in _LISTS else value
+    return columns  # type: ignore[return-value]
+
+
+def with_columns(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the option ``--columns`` to a command that reads tables."""
+
+    @wraps(command)
+    def run(*args: Any, columns: list[str] | None = None, **kwargs: Any) -> None:
+        chosen = parse_columns(columns or [])
+        split_by = [kwargs[name] for name in ("group", "time") if kwargs.get(name) is not None]
+        chosen["query"] = sorted({*chosen["query"], *split_by})
+        token = table_columns.set(chosen)
+        try:
+            command(*args, **kwargs)
+        finally:
+            table_columns.reset(token)
+
+    signature = inspect.signature(command, eval_str=True)  # Typer evaluates no annotations of a given signature
+    added = inspect.Parameter("columns", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_COLUMNS)
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), added])  # type: ignore[attr-defined]
+    return run
 
 
 class OnLeak(StrEnum):

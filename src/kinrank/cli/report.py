@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from kinrank.cli.options import EvidenceFolder, Families
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
+
+if TYPE_CHECKING:
+    from kinrank.data.queryset import QuerySet
 
 DEFAULT_MEASURES = ("NDCG@10", "NDCG@1", "AP", "RR")
 
@@ -53,26 +56,12 @@ def report(
     evidence_folder: EvidenceFolder = None,
     families: Families = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the name of the data")] = None,
-    names: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Query column with the names of queries.", show_default="text, query or the id"
-        ),
-    ] = None,
-    titles: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Document titles, as ID<tab>TEXT lines, to show the lists of the queries that changed most.",
-        ),
-    ] = None,
 ) -> None:
     """Write a self-contained HTML report: which ranker is better, for which queries, and how certain that is."""
-    from kinrank.data.labels import read_labels
     from kinrank.measure import parse_measure
     from kinrank.progress import Parts
     from kinrank.study.entrants import remembers
-    from kinrank.study.families import wanted_families
+    from kinrank.study.folds import wanted_families
     from kinrank.study.report import STEPS, collect, write_page
     from kinrank.study.report.words import evidence, headline, provenance
     from kinrank.study.study import Study
@@ -89,7 +78,6 @@ def report(
     judged = None if train is None else read_queries(train, n_features)
     tests = read_queries(data, n_features or (judged.n_features if judged is not None else None))
     announce(tests if judged is None else judged, train or data)
-    known_titles = None if titles is None else read_labels(titles)
     labels = _labels(entrants)
     used = wanted_families(families, tests, chain([split is not None], map(remembers, entrants)))
     if judged is None:
@@ -107,10 +95,9 @@ def report(
         collected = collect(
             comparison,
             title=title or Path(data).name,
-            name_column=names,
             judged=judged,
             ladder=ladder,
-            titles=known_titles,
+            titles=_titles(tests),
             sources=_sources(data, train),
             study=study,
             advance=advance,
@@ -128,6 +115,13 @@ def report(
         print_traffic(collected.answer)
         console.print_result(collected.answer.text)
     console.info(f"{out}: {size / 1e3:.0f} KB")
+
+
+def _titles(queries: QuerySet) -> dict[str, str] | None:
+    """Return the titles of documents by id, with which the lists of the queries that changed most are shown."""
+    if queries.doc_id is None or queries.doc_title is None:
+        return None
+    return dict(zip(map(str, queries.doc_id.tolist()), queries.doc_title.tolist(), strict=True))
 
 
 def _n_features(entrants: list[str]) -> int | None:

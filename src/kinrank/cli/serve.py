@@ -7,16 +7,30 @@ from typing import Annotated, Any
 
 import typer
 
-from kinrank.cli.options import ClientSettings
 from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
+
+_LISTS = ("unexplored", "trusted", "encoders")
+SETTINGS = (
+    "max_novelty",
+    "min_fidelity",
+    "in_flight",
+    "need_database",
+    "map_models",
+    "accept_features",
+    "choice_days",
+    "remembered",
+    *_LISTS,
+)
+"""The fields of `kinrank.serve.Settings` that ``--set`` sets."""
 
 
 def serve(
     models: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL", help="Model folder, or store of kinrank models; NAME=MODEL for each of several models."
+            metavar="MODEL",
+            help="Model folder, or store of versions; NAME=MODEL for each of several models.",
         ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -25,7 +39,7 @@ def serve(
         int | None,
         typer.Option(metavar="N", help="File descriptor of a socket to listen on, which several processes can share."),
     ] = None,
-    keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys created by kinrank key.")] = None,
+    keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys, from kinrank admin key.")] = None,
     judgments: Annotated[
         str | None,
         typer.Option(
@@ -42,13 +56,6 @@ def serve(
             show_default="next to a SQLite file, or to the model",
         ),
     ] = None,
-    need_database: Annotated[
-        bool,
-        typer.Option(
-            "--need-database",
-            help="Be ready only once rules and judgments were read, from the database or the copy in --checkpoints.",
-        ),
-    ] = False,
     cache: Annotated[
         str | None,
         typer.Option(
@@ -72,16 +79,6 @@ def serve(
             help="Share of the lists that are ranked by a draw from what people may choose, so that evidence grows.",
         ),
     ] = 0.0,
-    unexplored: Annotated[
-        list[str] | None,
-        typer.Option("--unexplored", metavar="KEY", help="Name of a key whose lists never explore; repeatable."),
-    ] = None,
-    trust_clients: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--trust-clients", metavar="KEY", help="Name of an events key that may name any client; repeatable."
-        ),
-    ] = None,
     min_clients: Annotated[
         int,
         typer.Option(
@@ -89,13 +86,6 @@ def serve(
             help="Clients that must have been shown a document of a query before it counts, and chosen it to lift it.",
         ),
     ] = 3,
-    choice_days: Annotated[int, typer.Option(metavar="DAYS", min=3, help="Days that counted choices are kept.")] = 35,
-    remembered: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, max=100, help="Add up to N chosen documents to a search that the engine did not find."
-        ),
-    ] = 10,
     client_secret: Annotated[
         str | None,
         typer.Option(
@@ -108,7 +98,14 @@ def serve(
     features: Annotated[
         str | None, typer.Option(metavar="FILE", help="TOML file with the feature definitions, as in kinrank log.")
     ] = None,
-    settings: ClientSettings = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help=f"Setting of the service ({', '.join(SETTINGS)}), or of the engine client, such as api_key.",
+        ),
+    ] = None,
     fields: Annotated[
         list[str] | None,
         typer.Option("--field", metavar="NAME", help="Document field that query keys may read; repeatable."),
@@ -124,25 +121,6 @@ def serve(
         str | None, typer.Option(metavar="FILE", help="Judged query texts for the web page, as ID<tab>TEXT lines.")
     ] = None,
     deadline: Annotated[float, typer.Option(metavar="MS", help="Maximum time for a ranking in milliseconds.")] = 50.0,
-    max_novelty: Annotated[
-        float,
-        typer.Option(help="Novelty above which queries keep the engine's order; 99% of judged queries are below 1."),
-    ] = 3.0,
-    min_fidelity: Annotated[
-        float, typer.Option(help="Fidelity (Kendall's tau) below which /v1/weights returns no weights.")
-    ] = 0.5,
-    in_flight: Annotated[int, typer.Option(help="Maximum concurrent requests per process; more get status 503.")] = 128,
-    map_models: Annotated[
-        bool,
-        typer.Option("--map-models", help="Share one copy of the models between processes by mapping their files."),
-    ] = False,
-    encoders: Annotated[
-        list[str] | None,
-        typer.Option("--encoder", metavar="NAME", help="Library encoder that models may load; repeatable."),
-    ] = None,
-    accept_features: Annotated[
-        bool, typer.Option("--accept-features", help="Take new models whose features differ from those in use.")
-    ] = False,
     drain: Annotated[float, typer.Option(metavar="S", help="Seconds to keep answering after SIGTERM.")] = 5.0,
     open_to_all: Annotated[
         bool, typer.Option("--open", help="Allow requests from other machines without API keys.")
@@ -152,6 +130,7 @@ def serve(
     from kinrank.serve import Settings
     from kinrank.serve.http.run import Options, run
 
+    chosen, client = _settings(settings or [], engine)
     run(
         Options(
             models=_named(models),
@@ -165,7 +144,7 @@ def serve(
             client_secret=client_secret,
             engine=engine,
             features=features,
-            client=parse_settings(None, settings or []),
+            client=client,
             fields=None if fields is None else tuple(fields),
             filter_clause=_parse_filter(filter_clause),
             titles=titles,
@@ -174,27 +153,31 @@ def serve(
             drain_seconds=drain,
             settings=Settings(
                 deadline=deadline / 1000,
-                max_novelty=max_novelty,
-                min_fidelity=min_fidelity,
-                in_flight=in_flight,
-                map_models=map_models,
-                encoders=tuple(encoders or ()),
-                accept_features=accept_features,
                 log_shown=log_shown,
                 min_clients=min_clients,
-                choice_days=choice_days,
-                remembered=remembered,
                 explore=explore,
-                unexplored=tuple(unexplored or ()),
-                need_database=need_database,
-                trusted=tuple(trust_clients or ()),
+                **chosen,
             ),
         )
     )
 
 
+def _settings(given: list[str], engine: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of the service, and those of the engine client."""
+    from kinrank.serve import Settings
+
+    ours = [text for text in given if text.partition("=")[0].strip() in SETTINGS]
+    others = [text for text in given if text not in ours]
+    client = parse_settings(None, others)
+    if client and engine is None:
+        raise ParameterError(f"--set takes {', '.join(SETTINGS)} without --engine, got {others[0]!r}")
+    lists = {name: tuple(text.split(",")) for name, _, text in (each.partition("=") for each in ours) if name in _LISTS}
+    numbers = parse_settings(Settings, [text for text in ours if text.partition("=")[0].strip() not in _LISTS])
+    return numbers | lists, client
+
+
 def _parse_filter(text: str | None) -> dict[str, Any] | None:
-    from kinrank.engines.search_options import check_filter
+    from kinrank.engines.query_dsl import check_filter
 
     if text is None:
         return None

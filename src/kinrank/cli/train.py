@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.columns import table_columns
 from kinrank.cli.comparison_tables import evidence_warnings
 from kinrank.cli.inputs import announce, check_added_rows, read_queries, warn_if_perfect
-from kinrank.cli.options import EXAMPLES, OnLeak
+from kinrank.cli.options import EXAMPLES, OnLeak, table_columns
 from kinrank.data.source import FORMATS
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.rankers import RANKERS
@@ -64,6 +63,10 @@ def train(
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the ranker; overrides --settings; repeatable."),
+    ] = None,
+    evidence: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="What people chose, from kinrank clicks --evidence; for kin."),
     ] = None,
     validate: Annotated[
         str | None,
@@ -122,17 +125,21 @@ def train(
     ] = False,
 ) -> None:
     """Fit a ranker on judged queries and write it as a model folder."""
-    from kinrank.study.families import wanted_families
+    from kinrank.study.folds import wanted_families
     from kinrank.study.study import Study
     from kinrank.study.validation import validate as run_validation
 
     large = ray is not None or workers is not None or tree_workers is not None
     name, fitted = _unfitted(ranker, settings_file, settings or [])
     keys = table_columns.get()["keys"]
-    if keys and "keys" not in fitted.get_params(deep=False):
-        raise ParameterError(f"--key is for a ranker with memory, which {name!r} has not: omit it, or --ranker")
-    if keys:
-        fitted.set_params(keys=tuple(keys))
+    for option, setting, value in (
+        ("--columns keys=", "keys", tuple(keys or ())),
+        ("--evidence", "evidence", evidence),
+    ):
+        if value and setting not in fitted.get_params(deep=False):
+            raise ParameterError(f"{option} is for a ranker with memory, which {name!r} has not: omit it, or --ranker")
+        if value:
+            fitted.set_params(**{setting: value})
     check_replaceable(model)
     if query_log is not None:
         fitted = _with_query_log(fitted, name, query_log)
@@ -175,16 +182,12 @@ def train(
 
 
 def _with_query_log(ranker: Ranker, name: str, path: str) -> Ranker:
-    """Let the n-gram encoder of a ranker, or of the one that it wraps, learn from the texts of a query log."""
+    """Let the n-gram encoder of a ranker learn from the texts of a query log."""
     from kinrank.describe.encoders.base import Encoder
     from kinrank.describe.encoders.ngrams import NgramEncoder
     from kinrank.rankers.capabilities import capabilities_of
     from kinrank.rankers.local.texts import unfitted_encoder
-    from kinrank.rankers.wrapped import unfitted
 
-    wrapped = ranker.get_params(deep=False).get("ranker")
-    if wrapped is not None:
-        return ranker.set_params(ranker=_with_query_log(unfitted(wrapped), name, path))  # type: ignore[no-any-return]
     encoder: Encoder | None = unfitted_encoder(ranker) if capabilities_of(ranker).text else None
     if not isinstance(encoder, NgramEncoder):
         raise ParameterError(f"--query-log teaches the n-gram encoder, which ranker {name!r} does not use: omit it")

@@ -18,8 +18,7 @@ from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
-    from kinrank.study.trials import Trial
-    from kinrank.study.tuning import Nested, Plan, Tuning
+    from kinrank.study.tuning import Nested, Plan, Trial, Tuning
 
 SHOWN = 10
 """Number of trials in the table."""

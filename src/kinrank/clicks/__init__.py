@@ -8,7 +8,6 @@ The way from a log to judgments::
 """
 
 from kinrank.clicks.counts import ClickCounts
-from kinrank.clicks.options import LogOptions
-from kinrank.clicks.read import read_clicks
+from kinrank.clicks.read import LogOptions, read_clicks
 
 __all__ = ["ClickCounts", "LogOptions", "read_clicks"]

@@ -1,18 +1,72 @@
-"""Counts of impressions and clicks by query, document and rank."""
+"""Counts of impressions and clicks by query, document and rank, and of what was dropped, by reason."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64, Int64
-from kinrank.clicks.funnel import Funnel
-from kinrank.data.grouping import offsets_of
+from kinrank.data.query_rows import offsets_of
+from kinrank.errors import DataError
+
+# --- what was read from a log and what was dropped, by reason ---------------------------------------------------------
+
+
+@dataclass
+class Funnel:
+    """Counts of the rows of a log at each stage.
+
+    Examples
+    --------
+    >>> funnel = Funnel()
+    >>> funnel.count("queries", {None: 8, "no text": 2})
+    >>> funnel.kept("queries"), funnel.dropped
+    (8, {('queries', 'no text'): 2})
+    """
+
+    read: dict[str, int] = field(default_factory=dict)
+    """Rows read by stage: "queries", "events", "impressions"."""
+    dropped: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Rows dropped by stage and reason."""
+    columns: list[str] = field(default_factory=list)
+    """Sentences about columns that the log lacks, or that were found by their names; they are said first."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences about choices that were made for this log."""
+
+    def count(self, stage: str, by_reason: dict[str | None, int]) -> None:
+        """Add the rows of a stage; the reason None is for those that were kept."""
+        self.read[stage] = self.read.get(stage, 0) + sum(by_reason.values())
+        for reason, rows in by_reason.items():
+            if reason is not None:
+                self.drop(stage, reason, rows)
+
+    def drop(self, stage: str, reason: str, rows: int) -> None:
+        """Count rows of a stage as dropped."""
+        if rows:
+            self.dropped[stage, reason] = self.dropped.get((stage, reason), 0) + rows
+
+    def kept(self, stage: str) -> int:
+        """Return the number of rows of a stage that were used."""
+        return self.read.get(stage, 0) - sum(rows for (of, _), rows in self.dropped.items() if of == stage)
+
+    def add(self, other: Funnel) -> None:
+        """Add the counts of another log, and what it says about columns."""
+        for stage, rows in other.read.items():
+            self.read[stage] = self.read.get(stage, 0) + rows
+        for (stage, reason), rows in other.dropped.items():
+            self.drop(stage, reason, rows)
+        self.columns += [each for each in other.columns if each not in self.columns]
+
+
+# --- counts of impressions and clicks by query, document and rank -----------------------------------------------------
+
 
 DAYS = ("even", "odd")
 Numbers = NDArray[np.int32] | Float64
@@ -98,3 +152,79 @@ class ClickCounts:
             impressions, clicks = self.impressions - impressions, self.clicks - clicks
         days = self.days if name == "early" else {}
         return replace(self, impressions=impressions, clicks=clicks, reward=clicks, days=days)
+
+
+# --- collect the counts of a log from a stream of cells, without holding the texts of all cells in memory -------------
+
+
+_KEYS = ["code", "document"]
+
+
+def collect_cells(
+    batches: Iterable[pa.RecordBatch], texts: pa.Array, funnel: Funnel, few: NDArray[np.bool_] | None = None
+) -> ClickCounts:
+    """Build counts from a stream of cells.
+
+    Parameters
+    ----------
+    batches
+        Columns code (of the query), document, rank, reason, impressions and clicks, both also for even and odd days,
+        and optionally reward and examined. Rows without a code come first: the impressions that were dropped for a
+        reason. The others are sorted by code, document and rank.
+    texts
+        The text of each query by its code.
+    funnel
+        Receives the numbers of impressions that were read and dropped.
+    few
+        Whether too few clients asked each query, by its code.
+    """
+    dropped: dict[str | None, int] = {}
+    columns: dict[str, list[NDArray[Any]]] = {}
+    pairs: list[pa.RecordBatch] = []
+    starts: list[Int64] = []
+    last: pa.RecordBatch | None = None
+    n_cells = 0
+    for batch in batches:
+        unused = batch.slice(0, batch["code"].null_count)
+        for reason, rows in zip(unused["reason"].to_pylist(), unused["impressions"].to_pylist(), strict=True):
+            dropped[reason] = dropped.get(reason, 0) + rows
+        batch = batch.slice(len(unused))
+        if not len(batch):
+            continue
+        keys = batch.select(_KEYS)
+        new = _first_cells(keys, last)
+        pairs.append(keys.take(pa.array(new)))
+        starts.append(new + n_cells)
+        for name in set(batch.schema.names) - {*_KEYS, "reason"}:
+            columns.setdefault(name, []).append(batch[name].to_numpy().copy())  # a view would keep the whole batch
+        n_cells += len(batch)
+        last = keys.slice(len(keys) - 1)
+    numbers: dict[str, NDArray[Any]] = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
+    funnel.count("impressions", {None: int(numbers["impressions"].sum()) if pairs else 0, **dropped})
+    if not pairs:
+        reasons = ", ".join(f"{rows:,} {stage}: {why}" for (stage, why), rows in funnel.dropped.items())
+        raise DataError(f"no impression is left of this log ({reasons or 'it is empty'}): check the options")
+    named = pa.Table.from_batches(pairs).combine_chunks()
+    return ClickCounts(
+        query=pa.DictionaryArray.from_arrays(named["code"].combine_chunks(), texts),
+        document=named["document"].combine_chunks(),
+        offsets=np.concatenate([*starts, [n_cells]]),
+        rank=numbers["rank"],
+        impressions=numbers["impressions"],
+        clicks=numbers["clicks"],
+        reward=numbers.get("reward", numbers["clicks"]),
+        examined=numbers.get("examined", numbers["impressions"]),
+        days={day: (numbers[f"{day}_impressions"], numbers[f"{day}_clicks"]) for day in DAYS},
+        funnel=funnel,
+        few=None if few is None else few[named["code"].to_numpy()],
+    )
+
+
+def _first_cells(keys: pa.RecordBatch, last: pa.RecordBatch | None) -> Int64:
+    """Return the rows that start another pair than the row before; `last` is the pair of the batch before."""
+    changed = [
+        pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
+        for column in keys.columns
+    ]
+    continued = last is not None and keys.slice(0, 1).equals(last)
+    return np.flatnonzero(np.r_[not continued, changed[0] | changed[1]])

@@ -3,7 +3,7 @@
 All models are affine in the attractiveness α of the document: P(click | document at rank k) = slope_k α + offset_k.
 
 ==========  ==========================================================================================
-``swaps``   slopes from documents seen at several ranks, see `kinrank.clicks.swaps` (recommended)
+``swaps``   slopes from documents seen at several ranks, see `kinrank.clicks.examination` (recommended)
 ``pbm``     the position-based model by expectation maximization, from the same documents
 ``trust``   slopes and offsets: users also click on unattractive documents at trusted ranks, see `affine`
 ``cascade`` users read from the top and stop at their last click; later ranks are not examined
@@ -16,17 +16,272 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri
 from scipy.stats import chi2
 
 from kinrank.arrays import Float64, Int64
-from kinrank.clicks.affine import MIN_STRENGTH, AffineFit, regress_on_first_rank
 from kinrank.clicks.counts import ClickCounts
-from kinrank.clicks.em import fit_position_based
-from kinrank.clicks.swaps import bootstrap, connected_ranks, contests, groups_of_queries, jackknife
 from kinrank.errors import DataError, ParameterError
+
+# --- expectation maximization over counts for the position-based model (Richardson et al., 2007) ----------------------
+
+
+_EM_STEPS = 500
+_EM_TOLERANCE = 1e-5
+_TINY = 1e-9
+
+
+def fit_position_based(counts: ClickCounts, known: Int64, start: Float64) -> Float64:
+    """Return P(examined) of the known ranks relative to the first: P(click) = θ_k α.
+
+    Only documents seen at several of the ranks are used: the attractiveness of any other document fits every curve.
+    There is one parameter per document, so that documents with few impressions bias the curve; swaps have no such
+    parameters.
+    """
+    place = np.full(counts.n_ranks + 1, -1)
+    place[known + 1] = np.arange(len(known))
+    usable = (place[counts.rank] >= 0) & (counts.impressions > 0)
+    several = np.bincount(counts.pair_of_cell[usable], minlength=counts.n_pairs) > 1
+    usable &= several[counts.pair_of_cell]
+    rank = place[counts.rank[usable]]
+    _, pair = np.unique(counts.pair_of_cell[usable], return_inverse=True)
+    clicks = counts.clicks[usable]
+    skips = counts.impressions[usable] - clicks
+    shown = np.bincount(pair, clicks + skips)
+    of_rank = np.bincount(rank, clicks + skips, minlength=len(known))
+    theta = np.minimum(start, 1.0)
+    alpha = (np.bincount(pair, clicks) + 0.5) / (np.bincount(pair, (clicks + skips) * theta[rank]) + 1)
+    alpha = np.clip(alpha, 0.01, 0.99)
+    for _ in range(_EM_STEPS):
+        a, p = alpha[pair], theta[rank]
+        neither = np.maximum(1 - p * a, _TINY)
+        alpha = np.bincount(pair, clicks + skips * a * (1 - p) / neither) / shown
+        new = np.bincount(rank, clicks + skips * p * (1 - a) / neither, minlength=len(known)) / of_rank
+        change = np.abs(new - theta).max()
+        theta = new
+        if change < _EM_TOLERANCE:
+            break
+    curve: Float64 = theta / theta[0]
+    return curve
+
+
+# --- how often each rank is examined, from documents that were shown at several ranks of the same query ---------------
+#
+# A document keeps its attractiveness when its rank changes, so that its clicks at two ranks k and l compare the
+# examination of the ranks alone: with ``w = n_k n_l / (n_k + n_l)`` impressions to compare, the expected values of ``w
+# c_k / n_k`` and ``w c_l / n_l`` have the ratio θ_k : θ_l (Agarwal et al. 2019, "Estimating position bias without
+# intrusive interventions"). Summed over documents, these are the results of contests between ranks, and the strengths
+# in the model of Bradley and Terry are the examination probabilities, up to a factor.
+
+
+_GROUPS = 40  # of queries, each left out once by the jackknife
+_MIN_CLICKS = 10.0  # of documents seen at both ranks, below which two ranks are not compared
+DRAWS = 40
+"""Draws of the bootstrap."""
+_SWAP_STEPS = 10_000
+_SWAP_TOLERANCE = 1e-9
+
+
+def contests(counts: ClickCounts, group: Int64, n_groups: int) -> Float64:
+    """Return the comparable clicks at rank k against rank l, of each group of queries.
+
+    Parameters
+    ----------
+    counts
+        The counts of a log.
+    group
+        The group of each pair.
+    n_groups
+        Number of groups.
+
+    Returns
+    -------
+    array of shape (groups, ranks, ranks)
+        Entry (g, k, l): clicks at rank k of documents that were also shown at rank l.
+    """
+    won = np.zeros((n_groups, counts.n_ranks, counts.n_ranks))
+    _add_contests(counts.offsets, counts.rank, counts.impressions, counts.clicks, group, won)
+    return won
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_contests(offsets, rank, impressions, clicks, group, won):  # type: ignore[no-untyped-def]
+    for pair in range(len(offsets) - 1):
+        for i in range(offsets[pair], offsets[pair + 1]):
+            for j in range(i + 1, offsets[pair + 1]):
+                shown = impressions[i] + impressions[j]
+                if impressions[i] > 0 and impressions[j] > 0:  # w c_i / n_i = n_j c_i / (n_i + n_j)
+                    won[group[pair], rank[i] - 1, rank[j] - 1] += impressions[j] / shown * clicks[i]
+                    won[group[pair], rank[j] - 1, rank[i] - 1] += impressions[i] / shown * clicks[j]
+
+
+def connected_ranks(won: Float64) -> Int64:
+    """Return the ranks (from 0) that are compared with the first rank, with enough clicks and in both directions.
+
+    The strengths are finite only if the wins connect the ranks strongly: no group of ranks wins against the others
+    without ever losing (Ford, 1957). A rank whose documents got all clicks elsewhere would have the strength 0.
+    """
+    enough = won + won.T >= _MIN_CLICKS
+    _, part = connected_components(enough & (won > 0), directed=True, connection="strong")
+    return np.flatnonzero(part == part[0])
+
+
+def strengths(won: Float64) -> Float64:
+    """Return the strengths of Bradley and Terry, the first of which is 1, by the MM steps of Hunter (2004)."""
+    games = won + won.T
+    wins = np.maximum(won.sum(axis=1), 1e-6)
+    theta = np.ones(len(won))
+    for _ in range(_SWAP_STEPS):
+        new = wins / (games / (theta[:, None] + theta)).sum(axis=1)
+        new /= new[0]
+        done = np.abs(np.log(new / theta)).max() < _SWAP_TOLERANCE
+        theta = new
+        if done:
+            break
+    return theta
+
+
+def jackknife(won: Float64) -> tuple[Float64, Float64]:
+    """Return the strengths from all groups, and the standard errors of their logarithms by leaving groups out."""
+    total = won.sum(axis=0)
+    whole = strengths(total)
+    left = np.log([strengths(total - part) for part in won])
+    groups = len(won)
+    deviation = np.sqrt((groups - 1) / groups * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
+    return whole, deviation
+
+
+def bootstrap(won: Float64, n_draws: int = DRAWS, seed: int = 0) -> Float64:
+    """Return strengths from groups of queries that are weighed at random, of shape (draws, ranks).
+
+    The weights are exponential (the Bayesian bootstrap): none is 0, so that the strengths stay finite.
+    """
+    weights = np.random.default_rng(seed).exponential(size=(n_draws, len(won)))
+    return np.array([strengths(total) for total in np.einsum("dg,gkl->dkl", weights, won)])
+
+
+def groups_of_queries(counts: ClickCounts, n_groups: int = _GROUPS) -> tuple[Int64, int]:
+    """Return the group of each pair; the queries are dealt out at random."""
+    codes = counts.query_codes
+    n_queries = int(codes[-1]) + 1
+    n_groups = max(2, min(n_groups, n_queries))
+    order = np.random.default_rng(0).permutation(n_queries)
+    return (order % n_groups)[codes], n_groups
+
+
+# --- trust bias: how the clicks of a document at rank k depend on its clicks at the first rank ------------------------
+#
+# If users trust high ranks, they also click there on documents that do not attract them. Clicks are then affine in the
+# attractiveness, P(click at k) = slope_k α + offset_k, with α the probability of a click at the first rank (Vardasbi et
+# al., 2020). The position-based model is the case of no offset.
+#
+# The slope is a regression over the documents shown at both ranks. Click rates of single documents are noisy, which
+# would flatten it, so that the click rate of the document on other days serves as the instrument: its noise is
+# independent.
+
+
+MIN_STRENGTH = 10.0
+"""Strength of an instrument, an F statistic, below which its slopes are not to be trusted (Staiger and Stock, 1997)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _AffineFit:
+    """A regression of the clicks of each rank on those of the first."""
+
+    slope: Float64
+    offset: Float64
+    slope_error: Float64
+    offset_error: Float64
+    """The estimates, and their standard errors; shape (ranks,)."""
+    strength: Float64
+    """F statistic of the instrument: how clearly click rates on other days go along with those at the first rank, for
+    documents that were also shown at this rank. If it is weak, slopes and errors are meaningless; shape (ranks,).
+    """
+    drawn: Float64
+    """Slopes and offsets from groups of queries that are weighed at random (the Bayesian bootstrap); shape (draws, 2,
+    ranks).
+    """
+
+
+def regress_on_first_rank(counts: ClickCounts, known: Int64, group: Int64, n_groups: int) -> _AffineFit | None:
+    """Return slopes and offsets, and their standard errors by leaving groups of queries out.
+
+    Returns
+    -------
+    _AffineFit or None
+        None if the log has too few clicks, or only one day.
+    """
+    if not counts.days:
+        return None
+    even, odd = counts.days["even"], counts.days["odd"]
+    sums = np.zeros((n_groups, 6, counts.n_ranks))
+    for instrument, outcome in ((even, odd), (odd, even)):
+        _add_sums(counts.offsets, counts.rank, *instrument, *outcome, group, sums)
+    sums = sums[:, :, known]
+    total = sums.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        whole = _solve(total)
+        left = np.array([_solve(total - part) for part in sums])
+    if not np.isfinite(left).all():
+        return None
+    weights = np.random.default_rng(0).exponential(size=(DRAWS, n_groups))
+    drawn = np.array([_solve(each) for each in np.einsum("dg,gtk->dtk", weights, sums)])
+    shared = np.array([_covariance(total - part) for part in sums])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        strength = np.nan_to_num(_covariance(total) ** 2 / _jackknife(shared) ** 2)
+    slope_error, offset_error = _jackknife(left)
+    return _AffineFit(whole[0], whole[1], slope_error, offset_error, strength, drawn)
+
+
+def _jackknife(left: Float64) -> Float64:
+    """Return standard errors from estimates that leave out one group each."""
+    groups = len(left)
+    error: Float64 = np.sqrt((groups - 1) / groups * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
+    return error
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_sums(offsets, rank, other_impressions, other_clicks, impressions, clicks, group, sums):  # type: ignore[no-untyped-def]
+    """Add the weighted sums of 1, z, c_1, c_k, z c_1 and z c_k to each group and rank; z is the rate on other days."""
+    for pair in range(len(offsets) - 1):
+        cells = range(offsets[pair], offsets[pair + 1])
+        seen, clicked, n_first, c_first = 0.0, 0.0, 0.0, 0.0
+        for i in cells:
+            seen += other_impressions[i]
+            clicked += other_clicks[i]
+            if rank[i] == 1:
+                n_first, c_first = float(impressions[i]), float(clicks[i])
+        if seen == 0 or n_first == 0:
+            continue
+        z, there = clicked / seen, c_first / n_first
+        for i in cells:
+            if impressions[i] > 0:
+                here = clicks[i] / impressions[i]
+                weight = impressions[i] * n_first / (impressions[i] + n_first)
+                terms = (1.0, z, there, here, z * there, z * here)
+                for term in range(6):
+                    sums[group[pair], term, rank[i] - 1] += weight * terms[term]
+
+
+def _covariance(sums: Float64) -> Float64:
+    """Return how far the click rate on other days explains that at the first rank."""
+    one, z, there, _, z_there, _ = sums
+    covariance: Float64 = z_there - z * there / one
+    return covariance
+
+
+def _solve(sums: Float64) -> Float64:
+    one, z, there, here, _, z_here = sums
+    slope = (z_here - z * here / one) / _covariance(sums)
+    return np.array([slope, (here - slope * there) / one])
+
+
+# --- models of what users examine: how often a document at a rank is clicked, given how attractive it is --------------
+
 
 MODELS = ("swaps", "pbm", "trust", "cascade", "coec", "none")
 _CORRECTED = ("swaps", "pbm", "trust")
@@ -174,7 +429,7 @@ def _verdict(counts: ClickCounts, known: Int64) -> str:
     return text
 
 
-def _misfit(fit: AffineFit | None) -> tuple[tuple[str, ...], bool]:
+def _misfit(fit: _AffineFit | None) -> tuple[tuple[str, ...], bool]:
     """Test whether the offsets of the affine model are 0; return warnings, and False if the model does not fit."""
     if fit is None or fit.strength[1:].max() < MIN_STRENGTH:
         return ("The log has too few clicks, or only one day, to test whether a position-based model fits.",), True

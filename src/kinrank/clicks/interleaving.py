@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln
 
-from kinrank.data.textfile import PathLike, open_bytes
+from kinrank.data.files import PathLike, open_bytes
 from kinrank.errors import FileFormatError, ParameterError
 
 _PRIOR = 20.0  # a of Beta(a, a): the interval is shortest for shares of wins around 0.4 and 0.6

@@ -11,8 +11,8 @@ from typing import Self
 
 import numpy as np
 
+from kinrank.data.files import PathLike
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError, FileFormatError, ParameterError
 from kinrank.folder import MANIFEST
 
@@ -128,7 +128,7 @@ class QuerySetBlocks(Blocks):
 
 
 class FolderBlocks(QuerySetBlocks):
-    """Blocks of a folder that `QuerySet.save` or `kinrank convert` wrote.
+    """Blocks of a folder that `QuerySet.save` or `kinrank data convert` wrote.
 
     Another process receives only the path and memory-maps the folder, so every worker must be able to read it.
 

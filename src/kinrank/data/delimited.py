@@ -9,9 +9,9 @@ from typing import Unpack
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from kinrank.data.files import PathLike, atomic_writer, read_bytes
 from kinrank.data.queryset import QuerySet
 from kinrank.data.tables import ColumnNames
-from kinrank.data.textfile import PathLike, atomic_writer, read_bytes
 from kinrank.errors import DataError, FileFormatError
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}

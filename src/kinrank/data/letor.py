@@ -5,15 +5,281 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numba
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32
-from kinrank.data.letor_kernel import document_span, measure, parse, texts_at
+from kinrank.data.files import PathLike, atomic_writer, parse_ids, read_bytes
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike, atomic_writer, parse_ids, read_bytes
 from kinrank.errors import DataError, FileFormatError
+
+# --- the compiled parser of `read_letor`. It reads common lines and leaves the others to Python -----------------------
+#
+# A word ends at whitespace, at the end of the line, or at ``#``. Functions that read take a start position and return
+# the end position, or -1 if Python must read the line or raise an error.
+
+
+NEWLINE, HASH, COLON, POINT, PLUS, MINUS, EQUALS = (ord(c) for c in "\n#:.+-=")
+SPACE, TAB, RETURN = (ord(c) for c in " \t\r")
+ZERO, NINE = ord("0"), ord("9")
+SMALL_E, LARGE_E = (ord(c) for c in "eE")
+QID = np.frombuffer(b"qid:", dtype=np.uint8)
+NAN, PANDAS_NAN = (np.frombuffer(word, dtype=np.uint8) for word in (b"nan", b"NaN"))
+DOCID = np.frombuffer(b"docid", dtype=np.uint8)
+
+# Powers of ten up to 22 and whole numbers of up to 15 digits are exact in float64, so their product or quotient is
+# correctly rounded. 18 digits still fit in an int64.
+POWERS_OF_TEN = np.array([float(10**k) for k in range(23)])
+EXACT_DIGITS = 15
+MOST_DIGITS = 18
+# With more than 15 digits the relative error is below 2**-51: rounded digits, the division, dropped digits.
+SLACK = 2.0**-50
+LARGEST = 3.0e38  # just below the largest float32
+LARGEST_INDEX = 1_000_000_000
+
+BLANK, NUMBER, OTHER, COMMENT = range(4)  # states of `measure`
+
+kernel = numba.njit(cache=True, nogil=True)
+
+
+@kernel
+def _is_blank(byte):  # type: ignore[no-untyped-def]
+    return byte == SPACE or byte == TAB or byte == RETURN  # `in` on a tuple is a slow loop in Numba
+
+
+@kernel
+def _skip_blanks(text, at):  # type: ignore[no-untyped-def]
+    while at < len(text) and _is_blank(text[at]):
+        at += 1
+    return at
+
+
+@kernel
+def _at_end(text, at):  # type: ignore[no-untyped-def]
+    """Return whether the features of the line end here."""
+    return at >= len(text) or text[at] == NEWLINE or text[at] == HASH
+
+
+@kernel
+def _skip_word(text, at):  # type: ignore[no-untyped-def]
+    while not _at_end(text, at) and not _is_blank(text[at]):
+        at += 1
+    return at
+
+
+@kernel
+def _skip_line(text, at):  # type: ignore[no-untyped-def]
+    while at < len(text) and text[at] != NEWLINE:
+        at += 1
+    return at + 1
+
+
+@kernel
+def _starts_with(text, at, word):  # type: ignore[no-untyped-def]
+    if at + len(word) > len(text):
+        return False
+    for i in range(len(word)):  # noqa: SIM110 (a loop compiles to less code than a generator)
+        if text[at + i] != word[i]:
+            return False
+    return True
+
+
+@kernel
+def _whole_number(text, at):  # type: ignore[no-untyped-def]
+    """Read digits and return (number, end): 0 without digits, at most `LARGEST_INDEX`."""
+    number = 0
+    while at < len(text) and ZERO <= text[at] <= NINE:
+        number = min(number * 10 + (text[at] - ZERO), LARGEST_INDEX)
+        at += 1
+    return number, at
+
+
+@kernel
+def _digits(text, at, mantissa, used):  # type: ignore[no-untyped-def]
+    """Append decimal digits to `mantissa`; `used` counts its digits without leading zeros, up to `MOST_DIGITS`."""
+    dropped = 0
+    while at < len(text) and ZERO <= text[at] <= NINE:
+        if used < MOST_DIGITS:
+            mantissa = mantissa * 10 + (text[at] - ZERO)
+            used += mantissa > 0
+        else:
+            dropped += 1
+        at += 1
+    return mantissa, used, dropped, at
+
+
+@kernel
+def _number(text, at):  # type: ignore[no-untyped-def]
+    """Read a decimal number and return (value, end), with the float32 value that Python reads; end -1 if unsure."""
+    negative = at < len(text) and text[at] == MINUS
+    if at < len(text) and (text[at] == MINUS or text[at] == PLUS):
+        at += 1
+    begin = at
+    mantissa, used, scale, at = _digits(text, at, 0, 0)
+    n_digits = at - begin
+    if at < len(text) and text[at] == POINT:
+        begin = at + 1
+        mantissa, used, dropped, at = _digits(text, begin, mantissa, used)
+        n_digits += at - begin
+        scale -= at - begin - dropped
+    if n_digits == 0:
+        return 0.0, -1
+    if at < len(text) and (text[at] == SMALL_E or text[at] == LARGE_E):
+        at += 1
+        down = at < len(text) and text[at] == MINUS
+        if at < len(text) and (text[at] == MINUS or text[at] == PLUS):
+            at += 1
+        begin = at
+        exponent, at = _whole_number(text, at)
+        if at == begin:
+            return 0.0, -1
+        scale += -exponent if down else exponent
+    if not (_at_end(text, at) or _is_blank(text[at])):
+        return 0.0, -1
+    if mantissa == 0:
+        scale = 0
+    if abs(scale) >= len(POWERS_OF_TEN):
+        return 0.0, -1
+    value = mantissa * POWERS_OF_TEN[scale] if scale > 0 else mantissa / POWERS_OF_TEN[-scale]
+    # Past 15 digits the last bit of the double may be wrong. The float32 is still certain unless the exact number is
+    # within that error of a rounding boundary.
+    if used > EXACT_DIGITS and np.float32(value * (1 - SLACK)) != np.float32(value * (1 + SLACK)):
+        return 0.0, -1
+    if value > LARGEST:
+        return 0.0, -1
+    return (-value if negative else value), at
+
+
+@kernel
+def _value(text, at):  # type: ignore[no-untyped-def]
+    """Read a feature value: a number, or ``nan`` or ``NaN`` for a missing one."""
+    if _starts_with(text, at, NAN) or _starts_with(text, at, PANDAS_NAN):
+        end = at + len(NAN)
+        return np.nan, (end if _at_end(text, end) or _is_blank(text[end]) else -1)
+    return _number(text, at)
+
+
+@kernel
+def _qid_begin(text, at):  # type: ignore[no-untyped-def]
+    """Return the start of the id in ``qid:id``."""
+    at = _skip_blanks(text, at)
+    return at + len(QID) if _starts_with(text, at, QID) else -1
+
+
+@kernel
+def _features(text, at, row):  # type: ignore[no-untyped-def]
+    """Read ``index:value`` words, with indices ascending from 1, into `row`."""
+    last = 0
+    at = _skip_blanks(text, at)
+    while not _at_end(text, at):
+        index, at = _whole_number(text, at)
+        if index <= last or index > len(row) or at >= len(text) or text[at] != COLON:
+            return -1
+        value, at = _value(text, at + 1)
+        if at < 0:
+            return -1
+        row[index - 1] = value
+        last = index
+        at = _skip_blanks(text, at)
+    return at
+
+
+@kernel
+def document_span(text, at):  # type: ignore[no-untyped-def]
+    """Return the start and end of the document id in a comment: the word after ``docid =``, else the first word."""
+    at = _skip_blanks(text, at + 1)
+    if _starts_with(text, at, DOCID):
+        after = _skip_blanks(text, at + len(DOCID))
+        if after < len(text) and text[after] == EQUALS:
+            at = _skip_blanks(text, after + 1)
+    end = at
+    while end < len(text) and text[end] != NEWLINE and not _is_blank(text[end]):  # an id may contain '#'
+        end += 1
+    return at, end
+
+
+@kernel
+def measure(text):  # type: ignore[no-untyped-def]
+    """Return the number of rows and the largest feature index.
+
+    One flat loop, because it reads every byte. A word is `NUMBER` while it has only digits, and `OTHER` after that.
+    """
+    n_rows, largest, index = 0, 0, 0
+    state, line_is_empty = BLANK, True
+    for byte in text:
+        if byte == NEWLINE:
+            state, line_is_empty = BLANK, True
+        elif state == COMMENT:
+            continue
+        elif byte == HASH:
+            state = COMMENT
+        elif _is_blank(byte):
+            state = BLANK
+        else:
+            n_rows += line_is_empty
+            line_is_empty = False
+            if ZERO <= byte <= NINE and state != OTHER:
+                index = byte - ZERO if state == BLANK else min(index * 10 + (byte - ZERO), LARGEST_INDEX)
+                state = NUMBER
+            else:
+                if byte == COLON and state == NUMBER:
+                    largest = max(largest, index)
+                state = OTHER
+    return n_rows, largest
+
+
+@kernel
+def parse(text, at, n_read, X, y, qid_spans, doc_spans):  # type: ignore[no-untyped-def]
+    """Read rows from position `at` into X, y and the spans, from row `n_read`, up to a line that Python must read.
+
+    Returns the start of that line (or the end of the text) and the number of rows read.
+    """
+    while at < len(text):
+        line = at
+        at = _skip_blanks(text, at)
+        if not _at_end(text, at):
+            grade, at = _number(text, at)
+            begin = -1 if at < 0 else _qid_begin(text, at)
+            if begin < 0:
+                return line, n_read
+            end = _skip_word(text, begin)
+            at = _features(text, end, X[n_read])
+            if at < 0 or begin == end:
+                return line, n_read
+            y[n_read] = grade
+            qid_spans[n_read] = begin, end
+            if at < len(text) and text[at] == HASH:
+                doc_spans[n_read] = document_span(text, at)
+            n_read += 1
+        at = _skip_line(text, at)
+    return len(text), n_read
+
+
+@kernel
+def gather(text, spans, width):  # type: ignore[no-untyped-def]
+    """Return the bytes of each span as a row, padded with zeros."""
+    words = np.zeros((len(spans), width), dtype=np.uint8)
+    for i in range(len(spans)):
+        begin, end = spans[i]
+        words[i, : end - begin] = text[begin:end]
+    return words
+
+
+def texts_at(text: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np.str_]:
+    """Return the text of each span."""
+    width = max(1, int((spans[:, 1] - spans[:, 0]).max(initial=0)))
+    words = gather(text, spans, width)
+    if words.max(initial=0) < 128:  # ASCII: bytes are code points
+        plain: NDArray[np.str_] = words.astype(np.uint32).view(f"U{width}")[:, 0]
+        return plain
+    decoded: NDArray[np.str_] = np.char.decode(words.view(f"S{width}")[:, 0], "utf-8")
+    return decoded
+
+
+# --- LETOR files: svmlight lines with ``qid:``, and the document id in the comment ------------------------------------
+
 
 MAX_FEATURES = 1_000_000  # X is dense: a larger index is a broken line, not a feature
 _EXAMPLE = "'2 qid:10 1:0.5 2:0.25 #docid = A'"

@@ -129,8 +129,7 @@ def write_sources(sources: Iterable[Source], path: str, advance: Callable[[int],
     QuerySet
         The written queries.
     """
-    from kinrank.data.folder_format import write_folder
-    from kinrank.data.queryset import QuerySet
+    from kinrank.data.queryset import QuerySet, write_folder
 
     if output_format(path) == "folder":
         write_folder(_counted((block for source in sources for block in source.blocks()), advance), path)

@@ -200,7 +200,7 @@ def groups_of(queries: QuerySet, group: str | ArrayLike | None) -> NDArray[Any]:
         if group not in queries.query_columns:
             instead = f"choose one of {sorted(queries.query_columns)}, or pass one value per query"
             if group in queries.feature_names:
-                instead = f"it is a feature: name it as --query-column {group}, or as one of query_columns in Python"
+                instead = f"it is a feature: name it as --columns query={group}, or as one of query_columns in Python"
             raise ParameterError(f"group {group!r} is not a query column: {instead}")
         group = queries.query_columns[group]
     values = np.asarray(group)

@@ -28,13 +28,42 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32
-from kinrank.data.arrow_columns import decoded, is_number, is_text
-from kinrank.data.grouping import Groups, group_rows
-from kinrank.data.query_rows import QueryRows
+from kinrank.data.query_rows import Groups, QueryRows, group_rows
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# --- kinds of Arrow columns, and categories and views of text as plain text -------------------------------------------
+
+
+def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of categories, and views of text, which is what Polars has, as text."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    plain = pa.large_string() if pa.types.is_string_view(kind) else kind  # Arrow has few functions for views
+    if not pa.types.is_dictionary(column.type):
+        return column if plain == kind else column.cast(plain)
+    return pa.chunked_array([part.dictionary.cast(plain).take(part.indices) for part in column.chunks], plain)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values can be features: numbers, truth values or nothing."""
+    t = pa.types
+    matches: bool = (
+        t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind) or t.is_null(kind)
+    )
+    return matches
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values are text."""
+    matches: bool = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return matches
+
+
+# --- Arrow tables and pandas DataFrames: one row per candidate, with the values of the query repeated -----------------
+
 
 QUERY_PREFIX = "query."
 DOCUMENT_PREFIX = "document."
@@ -80,8 +109,8 @@ def read_table(
     columns = _columns(table)
     if qid not in columns:
         raise DataError(
-            f"no column {qid!r} for the query ids among {list(columns)}: name that column by qid= (--qid on the "
-            "command line; kinrank doctor FILE finds it)"
+            f"no column {qid!r} for the query ids among {list(columns)}: name that column by qid= (--columns "
+            "qid=COLUMN on the command line; kinrank doctor FILE finds it)"
         )
     for name in keys:
         if name not in columns and DOCUMENT_PREFIX + name not in columns:
@@ -243,8 +272,8 @@ def _one_per_query(name: str, column: pa.ChunkedArray, groups: Groups) -> NDArra
         one, other = values[[first[query], codes[row]]].tolist()
         raise DataError(
             f"column {name!r} is {one!r} and {other!r} within query {groups.qid[query].item()!r}, but text and "
-            f"{QUERY_PREFIX}* columns belong to the query: if it belongs to the document, name it as a key (--key "
-            f"{shlex.quote(name)} on the command line), else drop it (--drop {shlex.quote(name)})"
+            f"{QUERY_PREFIX}* columns belong to the query: if it belongs to the document, name it as a key "
+            f"(--columns {shlex.quote(f'keys={name}')} on the command line), else drop it (drop= instead of keys=)"
         )
     shared: NDArray[Any] = values[first]
     return shared

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinrank.data.files import PathLike, atomic_writer, parse_ids, read_bytes
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike, atomic_writer, parse_ids, read_bytes
 from kinrank.errors import DataError, FileFormatError
 
 QRELS_LINE = "query 0 document grade"

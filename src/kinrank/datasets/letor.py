@@ -12,8 +12,8 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
+from kinrank.data.files import atomic_writer
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import atomic_writer
 from kinrank.datasets.download import RemoteFile, get_data_home, require_file
 from kinrank.errors import DownloadError, ParameterError
 

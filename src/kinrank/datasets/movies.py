@@ -73,7 +73,7 @@ def fetch_msrd(
     import pyarrow.compute as pc
 
     from kinrank.data.delimited import read_delimited
-    from kinrank.data.textfile import open_bytes
+    from kinrank.data.files import open_bytes
 
     folder = get_data_home(data_home) / FOLDER
     corpus, judged = (

@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtri, softmax
 
 from kinrank.arrays import Float64
-from kinrank.data.grouping import offsets_of
+from kinrank.data.query_rows import offsets_of
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 

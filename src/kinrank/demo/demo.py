@@ -10,13 +10,19 @@ from typing import Any
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.demo.movies import data_file, load_demo_movies
-from kinrank.demo.search import MovieSearch
-from kinrank.demo.shown import choice_reasons, feature_reasons, order_by, shown_hits, weights_in_words
+from kinrank.demo.search import (
+    MovieSearch,
+    choice_reasons,
+    data_file,
+    feature_reasons,
+    load_demo_movies,
+    order_by,
+    shown_hits,
+    weights_in_words,
+)
 from kinrank.errors import DataError
 from kinrank.memory.evidence import Evidence
 from kinrank.rankers.base import load
-from kinrank.rankers.choices.ranker import ChoiceRanker
 from kinrank.rankers.kin.ranker import KinRanker
 
 LONGEST_QUERY = 200
@@ -27,8 +33,8 @@ class Demo:
     """Searches the bundled movies and ranks the hits in three ways.
 
     *Engine* is the order of BM25 with hand-tuned boosts, *LightGBM* one tuned model for all queries, *kinrank* a
-    `KinRanker` inside a `ChoiceRanker`. Both models have learned from the same judged queries. What the user chooses
-    is evidence for the last one.
+    `KinRanker`. Both models have learned from the same judged queries. What the user chooses is evidence for the last
+    one.
 
     Examples
     --------
@@ -40,9 +46,8 @@ class Demo:
     def __init__(self) -> None:
         self._search = MovieSearch(load_demo_movies())
         ranker = load(data_file("kinrank"))
-        assert isinstance(ranker, ChoiceRanker)  # scripts/make_demo.py wrote both
-        assert isinstance(ranker.ranker_, KinRanker)
-        self._ranker, self._kin = ranker, ranker.ranker_
+        assert isinstance(ranker, KinRanker)  # scripts/make_demo.py wrote it
+        self._ranker = ranker
         self._trees = load(data_file("lightgbm"))
         self._lock = threading.Lock()  # one search at a time: the demo has one user
         self.examples: dict[str, Any] = json.loads(data_file("examples.json").read_text())
@@ -68,14 +73,14 @@ class Demo:
             shown = hits.doc_id[order_by(self._ranker.predict(hits))]
             rank = int(np.flatnonzero(shown == movie)[0]) + 1
             looked = Evidence.from_cells([text] * rank, shown[:rank], 1 / np.arange(1, rank + 1), shown[:rank] == movie)
-            known = self._ranker.evidence_
-            self._ranker.evidence_ = looked if known is None else known.merged(looked)
+            known = self._ranker.recent_
+            self._ranker = self._ranker.with_recent(looked if known is None else known.merged(looked))
         return self.search(text)
 
     def forget(self) -> None:
         """Forget all choices."""
         with self._lock:
-            self._ranker.evidence_ = None
+            self._ranker = self._ranker.with_recent(None)
 
     def _hits(self, text: str) -> QuerySet | None:
         if len(text) > LONGEST_QUERY:
@@ -85,7 +90,7 @@ class Demo:
     def _rank(self, hits: QuerySet) -> dict[str, Any]:
         explained = self._ranker.explain(hits)[0]
         effects = explained.effects
-        reasons = feature_reasons(hits, self._kin.weights_with_fidelity(hits).weights[0]) | choice_reasons(explained)
+        reasons = feature_reasons(hits, self._ranker.weights_with_fidelity(hits).weights[0]) | choice_reasons(explained)
         engine = -np.arange(hits.n_rows, dtype=np.float64)
         movies = self._search.movies
         return {

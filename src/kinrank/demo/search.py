@@ -1,16 +1,95 @@
-"""A small search engine for the demo: SQLite's full-text search, with the features of every hit."""
+"""The movies of the demo, a small search engine over them, and what the demo shows of a search."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kinrank.arrays import Float32
+from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.demo.movies import TEXT_FIELDS, Movie
+from kinrank.rankers.kin.explanation import KinExplanation
+
+# --- the movies of the demo -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Movie:
+    """A movie: what people see of it, and what the search reads."""
+
+    id: str
+    title: str
+    overview: str
+    genres: str
+    director: str
+    actors: str
+    characters: str
+    year: int
+    votes: int
+    rating: float
+    popularity: float
+
+    @property
+    def label(self) -> str:
+        """The title with the year."""
+        return f"{self.title} ({self.year})"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A judged query: its text, the relevant movies, and whether the demo's models have learned from it."""
+
+    query: str
+    movies: list[str]
+    learned: bool
+
+
+TEXT_FIELDS = ("title", "overview", "genres", "director", "actors", "characters")
+
+
+def load_demo_movies() -> list[Movie]:
+    """Return the bundled movies, most voted first (MSRD, CC BY-SA 4.0; see ``data/README.md``).
+
+    Examples
+    --------
+    >>> len(load_demo_movies())
+    2500
+    """
+    return [Movie(**row) for row in _rows("movies.parquet")]
+
+
+def load_demo_judgments() -> list[Judged]:
+    """Return the judged queries of the bundled movies (MSRD, CC BY-SA 4.0).
+
+    Examples
+    --------
+    >>> sum(judged.learned for judged in load_demo_judgments())
+    1800
+    """
+    return [Judged(**row) for row in _rows("judged.parquet")]
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    rows: list[dict[str, Any]] = pq.read_table(data_file(name)).to_pylist()
+    return rows
+
+
+def data_file(name: str) -> Path:
+    """Return the path of a bundled file or folder. The package is always installed as files."""
+    return Path(str(files("kinrank.demo") / "data" / name))
+
+
+# --- A small search engine for the demo: SQLite's full-text search, with the features of every hit --------------------
+
 
 HITS = 50
 BOOSTS = {"title": 4.0, "overview": 1.0, "genres": 1.0, "director": 2.0, "actors": 2.0, "characters": 1.0}
@@ -109,3 +188,124 @@ def words(text: str) -> list[str]:
     """
     every = list(dict.fromkeys(_WORD.findall(text.lower())))
     return [word for word in every if word not in _STOP_WORDS] or every
+
+
+# --- what the demo shows of a search: the hits in three orders, the query's kin, and why ------------------------------
+
+
+SHOWN = 10
+_PHRASES = {
+    "bm25_title": "title matches",
+    "bm25_overview": "plot matches",
+    "bm25_genres": "genre matches",
+    "bm25_director": "director matches",
+    "bm25_actors": "actor matches",
+    "bm25_characters": "character matches",
+    "engine_score": "matches in all fields",
+    "title_in_query": "whole title in the query",
+    "query_in_title": "whole query in the title",
+    "same_year": "year in the query",
+    "year": "release year",
+    "log_votes": "number of votes",
+    "rating": "rating",
+    "log_popularity": "popularity",
+    "title_words": "length of the title",
+}
+"""What each feature means to someone who searches."""
+
+
+def order_by(scores: Float64) -> NDArray[np.int64]:
+    """Return the rows of one query from best to worst; equal scores keep the engine's order."""
+    return np.argsort(-scores, kind="stable")
+
+
+def shown_hits(
+    hits: QuerySet, scores: Float64, movies: Mapping[str, Movie], reasons: Mapping[int, str] | None = None
+) -> list[dict[str, Any]]:
+    """Return the first hits of an order, as the page shows them.
+
+    Parameters
+    ----------
+    hits
+        The hits of one query in the engine's order.
+    scores
+        The score of each.
+    movies
+        The movies by id.
+    reasons
+        Why a row stands where it does, if there is anything to say.
+    """
+    assert hits.doc_id is not None  # the search always gives ids
+    shown = []
+    for place, row in enumerate(order_by(scores)[:SHOWN].tolist()):
+        movie = movies[hits.doc_id[row].item()]
+        shown.append(
+            {
+                "id": movie.id,
+                "title": movie.title,
+                "year": movie.year,
+                "about": movie.overview,
+                "people": ", ".join(filter(None, [movie.director, *movie.actors.split(", ")[:2]])),
+                "moved": row - place,
+                "why": (reasons or {}).get(row, ""),
+            }
+        )
+    return shown
+
+
+def feature_reasons(hits: QuerySet, weights: Float64) -> dict[int, str]:
+    """Return the two features that lift each row most above the query's average row, in words.
+
+    Examples
+    --------
+    >>> hits = QuerySet.from_arrays([[3.0, 1.0], [1.0, 1.0]], group=[2], feature_names=["bm25_title", "rating"])
+    >>> feature_reasons(hits, np.array([1.0, 1.0]))
+    {0: 'title matches'}
+    """
+    effects = (hits.X - hits.X.mean(axis=0)) * weights
+    least = 0.05 * float(np.abs(effects).max(initial=0.0))
+    reasons = {}
+    for row, effect in enumerate(effects):
+        strongest = [feature for feature in np.argsort(-effect)[:2].tolist() if effect[feature] > least]
+        if strongest:
+            reasons[row] = ", ".join(_PHRASES[hits.feature_names[feature]] for feature in strongest)
+    return reasons
+
+
+def choice_reasons(explained: KinExplanation) -> dict[int, str]:
+    """Return what was chosen, for each row that was, and its rank without that."""
+    return {
+        row: f"chosen {explained.choices[row]:.0f}×; without that it would be no. {explained.rank_without[row]}"
+        for row in np.flatnonzero(explained.choices > 0).tolist()
+    }
+
+
+def weights_in_words(names: Sequence[str], effects: Float64, usual: Float64) -> str:
+    """Return what counts more and what counts less for this query than for all queries; empty if nothing stands out.
+
+    Parameters
+    ----------
+    names
+        The features.
+    effects, usual
+        The weights of this query and those of all queries, on one scale.
+
+    Examples
+    --------
+    >>> weights_in_words(["bm25_title", "rating"], np.array([2.0, 0.0]), np.ones(2))
+    'For this query title matches count more than usual, rating counts less.'
+    """
+    difference = effects - usual
+    least = 0.1 * float(np.abs(usual).max(initial=0.0))
+    more, less = int(np.argmax(difference)), int(np.argmin(difference))
+    parts = []
+    if difference[more] > least:
+        parts.append(f"{_counts(names[more])} more than usual")
+    if difference[less] < -least:
+        parts.append(f"{_counts(names[less])} less" + ("" if parts else " than usual"))
+    return f"For this query {', '.join(parts)}." if parts else ""
+
+
+def _counts(name: str) -> str:
+    phrase = _PHRASES[name]
+    return f"{phrase} count" if phrase.endswith(" matches") or phrase.startswith("matches") else f"{phrase} counts"

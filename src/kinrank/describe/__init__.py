@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kinrank.describe.describer import Describer, make_describer
-from kinrank.describe.metrics import METRICS
+from kinrank.describe.describer import METRICS, Describer, make_describer
 from kinrank.registry import Registry
 
 __all__ = ["DESCRIBERS", "METRICS", "Describer", "make_describer"]

@@ -7,17 +7,235 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import block_diag
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from kinrank.arrays import Float32, Float64
-from kinrank.data.features import feature_position
+from kinrank.data.query_rows import feature_position
 from kinrank.data.queryset import QuerySet
-from kinrank.data.vectors import VECTORS, QueryVectors
-from kinrank.describe.blocks import block_names, check_row_order, raw_blocks
-from kinrank.describe.metrics import METRICS
-from kinrank.describe.scaling import block_scale, common_scale, components, moments
-from kinrank.describe.spec import Spec, parse_blocks
+from kinrank.data.texts import VECTORS, QueryVectors
+from kinrank.describe.blocks import Spec, block_names, check_row_order, parse_blocks, raw_blocks
 from kinrank.errors import DataError, ParameterError
+from kinrank.registry import Registry
+
+# --- scaling and principal components of descriptions -----------------------------------------------------------------
+
+
+def moments(raw: Float64) -> tuple[Float64, Float64]:
+    """Return the mean and 1 / standard deviation of each column, ignoring NaN; the latter is 0 for constant columns."""
+    present = ~np.isnan(raw)
+    counts = np.maximum(present.sum(axis=0), 1)
+    mean = np.where(present, raw, 0.0).sum(axis=0) / counts
+    deviation = np.sqrt((np.where(present, raw - mean, 0.0) ** 2).sum(axis=0) / counts)
+    # A deviation below the rounding of float32 features is noise.
+    varies = deviation > 1e-7 * np.abs(mean)
+    return mean, np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
+
+
+def common_scale(scale: Float64) -> Float64:
+    """Return one scale for all values of a block: 1 / the root mean square of their standard deviations.
+
+    The values of a vector have one unit, and their variances say how much each direction counts. Scaling them alike
+    keeps that, and makes distances independent of the basis in which an encoder writes its vectors.
+
+    Examples
+    --------
+    >>> common_scale(np.array([1.0, 1 / 7, 0.0])).round(3).tolist()
+    [0.2, 0.2, 0.0]
+    """
+    varies = scale > 0
+    if not varies.any():
+        return scale
+    return np.where(varies, np.mean(scale[varies] ** -2.0) ** -0.5, 0.0)
+
+
+def block_scale(scale: Float64, weight: float) -> Float64:
+    """Return `scale` times block weight / sqrt(block size), counting only values that vary."""
+    varying = int(np.count_nonzero(scale))
+    scaled: Float64 = scale * (weight / max(varying, 1) ** 0.5)
+    return scaled
+
+
+def components(points: Float64, n_components: int | Mapping[str, int], widths: Mapping[str, int]) -> Float64:
+    """Return the map to principal components, of all blocks together or of the named blocks only."""
+    if not isinstance(n_components, Mapping):
+        return principal(points, n_components)
+    unknown = n_components.keys() - widths.keys()
+    if unknown:
+        raise ParameterError(f"n_components names unknown blocks {sorted(unknown)}: the blocks are {list(widths)}")
+    maps = []
+    start = 0
+    for block, width in widths.items():
+        part = points[:, start : start + width]
+        maps.append(principal(part, n_components[block]) if block in n_components else np.eye(width))
+        start += width
+    return block_diag(*maps)
+
+
+def principal(points: Float64, count: int) -> Float64:
+    """Return the `count` directions of largest variance as columns, or all if there are fewer.
+
+    Examples
+    --------
+    >>> abs(principal(np.array([[0.0, 1.0], [0.0, -1.0], [0.1, 0.0]]), 1)).round(2).tolist()
+    [[0.0], [1.0]]
+    """
+    if count < 1:
+        raise ParameterError(f"n_components must be at least 1, got {count}")
+    centered = points - points.mean(axis=0)
+    _, directions = np.linalg.eigh(centered.T @ centered)
+    chosen: Float64 = directions[:, ::-1][:, :count]
+    return chosen
+
+
+# --- learned metrics: linear maps that bring queries with similar models close together -------------------------------
+#
+# A metric has ``fit(points, targets)``, which sets ``map_``, and ``transform(points)``. The target of a training query
+# stands for its model: its pairwise moment b_q / p (see RankRLS) or the weights of its local model. Both metrics return
+# as many dimensions as there are targets, so searching a description of hundreds of values costs no more than one of
+# dozens.
+
+
+METRICS = Registry(
+    "metric",
+    {"ridge": "kinrank.describe.describer:RidgeMetric", "nca": "kinrank.describe.describer:NCAMetric"},
+)
+
+
+class RidgeMetric(BaseEstimator):
+    """Distance between targets predicted by ridge regression.
+
+    Parameters
+    ----------
+    strength
+        Ridge penalty, in units of the mean variance of the dimensions.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> points = rng.normal(size=(200, 3))
+    >>> metric = RidgeMetric(strength=0.1).fit(points, points[:, :1])  # only the first dimension matters
+    >>> np.abs(metric.map_).argmax()
+    np.int64(0)
+    """
+
+    def __init__(self, strength: float = 10.0) -> None:
+        self.strength = strength
+
+    def fit(self, points: Float64, targets: Float64) -> Self:
+        """Solve (P'P + strength v n I) map = P' targets, v being the mean variance."""
+        if not self.strength > 0:
+            raise ParameterError(f"strength must be above 0, got {self.strength}")
+        centered, centered_targets = _center(points, targets)
+        gram = centered.T @ centered
+        ridge = self.strength * max(np.trace(gram) / len(gram), np.finfo(np.float64).tiny)
+        self.map_: Float64 = np.linalg.solve(gram + ridge * np.eye(len(gram)), centered.T @ centered_targets)
+        return self
+
+    def transform(self, points: Float64) -> Float64:
+        """Map points to the learned space."""
+        return points @ self.map_
+
+
+class NCAMetric(BaseEstimator):
+    """Neighborhood components analysis for vector targets: a query's target is predicted from its neighbors'.
+
+    Minimizes Σ_i |t_i - Σ_j p_ij t_j|², p_ij ∝ exp(-|L x_i - L x_j|²) over j ≠ i (Weinberger and Tesauro, 2007;
+    NCA's softmax with regression in place of classes), starting from the ridge map, by Adam over batches.
+
+    Parameters
+    ----------
+    steps
+        Number of gradient steps.
+    batch
+        Queries per step; a step costs batch² times the number of dimensions.
+    rate
+        Learning rate, relative to the mean size of the map's entries.
+    n_effective
+        Effective number of neighbors in a batch, (Σ p)² / Σ p², at the start; it sets the scale of the map.
+    random_state
+        Random seed of the batches.
+    """
+
+    def __init__(
+        self,
+        steps: int = 100,
+        batch: int = 1500,
+        rate: float = 0.02,
+        n_effective: float = 60.0,
+        random_state: int = 0,
+    ) -> None:
+        self.steps = steps
+        self.batch = batch
+        self.rate = rate
+        self.n_effective = n_effective
+        self.random_state = random_state
+
+    def fit(self, points: Float64, targets: Float64) -> Self:
+        """Fit the map by gradient descent from the ridge map."""
+        x, t = _center(points, targets)
+        t = t / max(np.sqrt((t * t).sum(axis=1).mean()), np.finfo(np.float64).tiny)
+        rng = np.random.default_rng(self.random_state)
+        size = min(self.batch, len(x))
+        linear = RidgeMetric(strength=1.0).fit(x, t).map_
+        linear = linear * self._scale(x[rng.choice(len(x), size, replace=False)] @ linear)
+        unit = self.rate * np.abs(linear).mean()
+        momentum, variance = np.zeros_like(linear), np.zeros_like(linear)
+        for step in range(1, self.steps + 1):
+            chosen = rng.choice(len(x), size, replace=False)
+            gradient = x[chosen].T @ _gradient(x[chosen] @ linear, t[chosen])
+            momentum = 0.9 * momentum + 0.1 * gradient
+            variance = 0.99 * variance + 0.01 * gradient**2
+            corrected = momentum / (1 - 0.9**step)
+            linear = linear - unit * corrected / (np.sqrt(variance / (1 - 0.99**step)) + 1e-12)
+        self.map_: Float64 = linear
+        return self
+
+    def transform(self, points: Float64) -> Float64:
+        """Map points to the learned space."""
+        return points @ self.map_
+
+    def _scale(self, z: Float64) -> float:
+        """Return the factor of `z` at which the median query has `n_effective` neighbors, by bisection."""
+        low, high = -12.0, 12.0
+        for _ in range(24):
+            middle = (low + high) / 2
+            effective = np.median(1 / (_neighbors(z * np.exp(middle)) ** 2).sum(axis=1))
+            low, high = (middle, high) if effective > self.n_effective else (low, middle)
+        return float(np.exp(low))
+
+
+def _neighbors(z: Float64) -> Float64:
+    """Return p_ij: the softmax of the negative squared distances to the other points."""
+    norms = (z * z).sum(axis=1)
+    squares = norms[:, None] + norms - 2 * z @ z.T
+    np.fill_diagonal(squares, np.inf)
+    p: Float64 = np.exp(squares.min(axis=1, keepdims=True) - squares)
+    p /= p.sum(axis=1, keepdims=True)
+    return p
+
+
+def _gradient(z: Float64, t: Float64) -> Float64:
+    """Return the gradient of the mean of |t_i - Σ_j p_ij t_j|² with respect to z."""
+    p = _neighbors(z)
+    by_p = 2 * (p @ t - t) @ t.T / len(t)
+    by_distance = p * ((p * by_p).sum(axis=1, keepdims=True) - by_p)
+    both = by_distance + by_distance.T
+    gradient: Float64 = 2 * (both.sum(axis=1)[:, None] * z - both @ z)
+    return gradient
+
+
+def _center(points: Float64, targets: Float64) -> tuple[Float64, Float64]:
+    if targets.ndim != 2 or len(targets) != len(points):
+        raise DataError(f"a metric needs one target vector per query ({len(points)}), got shape {targets.shape}")
+    if not np.isfinite(targets).all():
+        raise DataError("targets contain missing or infinite values: give each training query a finite vector")
+    points = points.astype(np.float64)
+    return points - points.mean(axis=0), targets - targets.mean(axis=0, dtype=np.float64)
+
+
+# --- Describer: turn queries into points ------------------------------------------------------------------------------
+
 
 _AUTO_COMPONENTS = 46  # as many as lose no quality on the data we measured: docs/describe.md
 _WHOLE_QUERY = ("size", "text")  # blocks that do not depend on the top documents

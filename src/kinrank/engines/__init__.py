@@ -6,24 +6,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kinrank.engines.address import ENGINES as ENGINES
-    from kinrank.engines.address import connect as connect
+    from kinrank.engines.base import ENGINES as ENGINES
     from kinrank.engines.base import Engine as Engine
     from kinrank.engines.base import FoundDocuments as FoundDocuments
     from kinrank.engines.base import Health as Health
     from kinrank.engines.base import Hits as Hits
     from kinrank.engines.base import LoggedFeatures as LoggedFeatures
+    from kinrank.engines.base import connect as connect
     from kinrank.engines.features import FeatureSet as FeatureSet
 
 _MODULES = {
-    "ENGINES": "address",
+    "ENGINES": "base",
     "Engine": "base",
     "FeatureSet": "features",
     "FoundDocuments": "base",
     "Health": "base",
     "Hits": "base",
     "LoggedFeatures": "base",
-    "connect": "address",
+    "connect": "base",
 }
 
 __all__ = ["ENGINES", "Engine", "FeatureSet", "FoundDocuments", "Health", "Hits", "LoggedFeatures", "connect"]

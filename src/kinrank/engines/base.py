@@ -6,21 +6,38 @@ Calls are synchronous and thread-safe. Each takes a `timeout` in seconds and ret
 
 from __future__ import annotations
 
+import base64
+import os
+import random
+import re
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from types import MappingProxyType, TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32
+from kinrank.data.files import redact_passwords
 from kinrank.engines.features import FeatureSet
-from kinrank.engines.search_options import PLAIN, SearchOptions
-from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
+from kinrank.engines.query_dsl import PLAIN, SearchOptions
+from kinrank.errors import (
+    EngineBusyError,
+    EngineError,
+    EngineRefusedError,
+    EngineTimeoutError,
+    EngineUnreachableError,
+    ParameterError,
+)
+from kinrank.registry import Registry
 
 TRACE_HEADERS: ContextVar[Mapping[str, str]] = ContextVar("trace_headers", default=MappingProxyType({}))
 """Headers added to every request to an engine: ``traceparent`` and ``tracestate`` of the W3C, if there is a trace."""
@@ -372,3 +389,220 @@ def remaining(timeout: float | None, start: float) -> float | None:
     if left is not None and left <= 0:
         raise EngineTimeoutError(f"the search took all of the {timeout:g} s: increase timeout")
     return left
+
+
+# --- open an engine by its address: ``elasticsearch+http://127.0.0.1:9200/movies`` ------------------------------------
+
+
+FORM = "ENGINE+http://HOST:PORT/INDEX"
+_HOST = r"(?:[^/?#,\s]*@)?(?:[\w.-]+|\[[^\]/\s]+\])(?::\d+)?"
+_ADDRESS = re.compile(
+    rf"(?P<engine>[\w-]+)\+(?P<scheme>https?)://(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<index>/[^/\s]*)?/?"
+)
+_PORT = re.compile(r":\d+$")
+_CREDENTIALS = {"api_key", "basic_auth", "bearer_auth", "headers", "http_auth"}
+
+ENGINES = Registry(
+    "engine",
+    {
+        "elasticsearch": "kinrank.engines.lucene:ElasticsearchEngine",
+        "opensearch": "kinrank.engines.lucene:OpenSearchEngine",
+    },
+)
+
+
+def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None = None, **options: Any) -> Engine:
+    """Open an index of a search engine. Nothing is sent until the first call.
+
+    Parameters
+    ----------
+    address
+        ``ENGINE+http://HOST:PORT/INDEX`` or ``ENGINE+https://...``, where ENGINE is a name in `ENGINES`. Separate
+        several hosts with commas; put ``USER:PASSWORD@`` before a host that needs it.
+    features
+        A `FeatureSet`, or the path of a feature file.
+    options
+        Passed to the engine's class: ``timeout``, ``connections``, and any option of the official client, such as
+        ``api_key`` or ``ca_certs``.
+
+    Notes
+    -----
+    Without credentials in the address or the options, they are read from the environment:
+    ``KINRANK_ENGINE_API_KEY``, or ``KINRANK_ENGINE_USER`` and ``KINRANK_ENGINE_PASSWORD``.
+
+    Examples
+    --------
+    >>> with connect("elasticsearch+http://127.0.0.1:9200,127.0.0.1:9201/movies", timeout=2.0) as engine:
+    ...     engine.hosts, engine.index_name
+    (['http://127.0.0.1:9200', 'http://127.0.0.1:9201'], 'movies')
+    >>> connect("http://127.0.0.1:9200/movies")
+    Traceback (most recent call last):
+    ...
+    kinrank.errors.ParameterError: 'http://127.0.0.1:9200/movies' is not an engine address: use ENGINE+http://...
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise ParameterError(
+            f"{redact_passwords(address)!r} is not an engine address: use {FORM}, where ENGINE is one of "
+            f"{', '.join(ENGINES)}; percent-encode special characters in a password (%23 for #)"
+        )
+    port = {"http": 80, "https": 443}[match["scheme"]]
+    hosts = [
+        f"{match['scheme']}://{host}" if _PORT.search(host) else f"{match['scheme']}://{host}:{port}"
+        for host in match["hosts"].split(",")
+    ]
+    if features is not None and not isinstance(features, FeatureSet):
+        features = FeatureSet.read(features)
+    index = (match["index"] or "").strip("/")
+    if "@" not in match["hosts"] and not _CREDENTIALS & options.keys():
+        options |= _credentials_from_environment()
+    engine_class = ENGINES[match["engine"]]
+    try:
+        engine: Engine = engine_class(hosts, index, features, **options)
+    except ParameterError:
+        raise
+    except ValueError as error:  # raised by the client, whose message may contain the password
+        raise ParameterError(
+            redact_passwords(f"cannot open {address!r} ({error}): check the hosts and the client options")
+        ) from None
+    return engine
+
+
+def _credentials_from_environment() -> dict[str, Any]:
+    # Other users of the machine can read a command line, but not the environment.
+    key, user, password = (os.environ.get(f"KINRANK_ENGINE_{name}", "") for name in ("API_KEY", "USER", "PASSWORD"))
+    if not key and not user:
+        return {}
+    basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"headers": {"authorization": f"ApiKey {key}" if key else f"Basic {basic}"}}
+
+
+# --- retry requests to an engine that is overloaded, slow or briefly unreachable, with fewer requests at a time -------
+
+
+TRANSIENT_ERRORS = (EngineBusyError, EngineTimeoutError, EngineUnreachableError)
+"""Errors that a retry may resolve."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class ConcurrencyLimit:
+    """Adaptive limit of requests in flight: halved after each failure, increased slowly after each success.
+
+    Parameters
+    ----------
+    maximum
+        Initial limit, which is never exceeded.
+
+    Examples
+    --------
+    >>> limit = ConcurrencyLimit(8)
+    >>> limit.decrease()
+    >>> limit.value
+    4.0
+    """
+
+    def __init__(self, maximum: int) -> None:
+        self.maximum = maximum
+        self.value = float(maximum)
+        self._in_flight = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Wait for a free slot and hold it within the block."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._in_flight < max(1, int(self.value)))
+            self._in_flight += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._in_flight -= 1
+                self._changed.notify()
+
+    def decrease(self) -> None:
+        """Halve the limit, to at least one."""
+        with self._changed:
+            self.value = max(1.0, self.value / 2)
+
+    def increase(self) -> None:
+        """Increase the limit by one per as many successes as there are slots."""
+        with self._changed:
+            self.value = min(float(self.maximum), self.value + 1 / self.value)
+            self._changed.notify()
+
+
+@dataclass(eq=False, repr=False)
+class RetryingPool:
+    """Thread pool that retries failed requests and adapts the number of requests in flight.
+
+    Attributes
+    ----------
+    limit : ConcurrencyLimit
+        Current limit of requests in flight.
+    retries : int
+        Number of retries so far.
+    """
+
+    workers: int
+    """Maximum number of requests in flight."""
+    _: KW_ONLY
+    retry_for: float = 120.0
+    """Seconds after which a request is no longer retried and its last error is raised."""
+    first_pause: float = 0.1
+    longest_pause: float = 5.0
+    """Seconds before the first retry, and at most. The pause doubles with each retry and is partly random, so that
+    requests do not retry all at once.
+    """
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ParameterError(f"workers must be at least 1, got {self.workers}")
+        self.limit = ConcurrencyLimit(self.workers)
+        self.retries = 0
+        self._lock = threading.Lock()
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the results in the order of the items, consuming at most two items per worker ahead.
+
+        Examples
+        --------
+        >>> list(RetryingPool(2).map(lambda x: x * x, [1, 2, 3]))
+        [1, 4, 9]
+        """
+        pending: deque[Future[Result]] = deque()
+        stop = threading.Event()
+        with ThreadPoolExecutor(self.workers) as threads:
+            try:
+                for item in items:
+                    if len(pending) == 2 * self.workers:
+                        yield pending.popleft().result()
+                    pending.append(threads.submit(self._call, function, item, stop))
+                while pending:
+                    yield pending.popleft().result()
+            finally:
+                stop.set()
+                threads.shutdown(cancel_futures=True)
+
+    def _call(self, function: Callable[[Item], Result], item: Item, stop: threading.Event) -> Result:
+        deadline = time.monotonic() + self.retry_for
+        pause = self.first_pause
+        while True:
+            try:
+                with self.limit.slot():
+                    if stop.is_set():  # the result is no longer needed
+                        raise CancelledError
+                    result = function(item)
+            except TRANSIENT_ERRORS:
+                self.limit.decrease()
+                if time.monotonic() + pause > deadline:
+                    raise
+                with self._lock:
+                    self.retries += 1
+                stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - not for cryptography
+                pause = min(2 * pause, self.longest_pause)
+            else:
+                self.limit.increase()
+                return result

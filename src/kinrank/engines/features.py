@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args, get_origin
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.data.files import PathLike
 from kinrank.data.tables import is_reserved
-from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError, EngineRefusedError, FileFormatError, ParameterError
 
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
@@ -307,7 +307,7 @@ KINDS: dict[str, tuple[type[Feature], str]] = {
 
 
 @dataclass(frozen=True)
-class CandidateQuery:
+class _CandidateQuery:
     """The engine's own query, which finds the candidates."""
 
     text: TextFeature
@@ -340,7 +340,7 @@ class FeatureSet:
     """
 
     features: tuple[Feature, ...]
-    candidates: CandidateQuery | None = None
+    candidates: _CandidateQuery | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -394,19 +394,19 @@ def _parse_feature_set(table: Mapping[str, Any]) -> FeatureSet:
     )
 
 
-def _parse_candidates(table: Any) -> CandidateQuery:
+def _parse_candidates(table: Any) -> _CandidateQuery:
     if not isinstance(table, dict):
         raise ParameterError("search must be a table: [search]")
     options = {name: table[name] for name in ("vector", "nearest", "vector_boost") if name in table}
     text = _parse_feature("search", {name: value for name, value in table.items() if name not in options})
     if not isinstance(text, TextFeature):
         raise ParameterError("search needs one of match, multi_match, phrase or clause")
-    hints = typing.get_type_hints(CandidateQuery)
+    hints = typing.get_type_hints(_CandidateQuery)
     for key, value in options.items():
         _check_type("search", key, value, hints[key])
     if options.get("nearest", 1) < 1:
         raise ParameterError(f"search: nearest must be at least 1, got {options['nearest']}")
-    return CandidateQuery(text, **options)
+    return _CandidateQuery(text, **options)
 
 
 def _parse_feature(name: str, definition: Any) -> Feature:
@@ -493,7 +493,7 @@ _TYPES: dict[FieldKind, set[str]] = {
 
 
 @dataclass(frozen=True)
-class RequiredField:
+class _RequiredField:
     """A field that a feature uses."""
 
     name: str
@@ -504,24 +504,24 @@ class RequiredField:
     """Kind that the field must have."""
 
 
-def required_fields(features: FeatureSet) -> list[RequiredField]:
+def required_fields(features: FeatureSet) -> list[_RequiredField]:
     r"""Return the fields that features and candidates use, except in field patterns and custom clauses.
 
     Examples
     --------
     >>> required_fields(FeatureSet.parse('[features]\nvotes = { field = "votes" }'))
-    [RequiredField(name='votes', used_by="feature 'votes'", kind='a number')]
+    [_RequiredField(name='votes', used_by="feature 'votes'", kind='a number')]
     """
     named = [(f"feature {feature.name!r}", feature) for feature in features.features]
     required = []
     if features.candidates is not None:
         named.append(("[search]", features.candidates.text))
         if features.candidates.vector is not None:
-            required.append(RequiredField(features.candidates.vector, "[search]", "a vector"))
+            required.append(_RequiredField(features.candidates.vector, "[search]", "a vector"))
     return required + [field for used_by, feature in named for field in _fields_of(used_by, feature)]
 
 
-def check_fields(required: Sequence[RequiredField], field_caps: Mapping[str, Mapping[str, Any]], index: str) -> None:
+def check_fields(required: Sequence[_RequiredField], field_caps: Mapping[str, Mapping[str, Any]], index: str) -> None:
     """Raise an error if a field is not in the index or has the wrong type.
 
     Parameters
@@ -547,16 +547,16 @@ def check_fields(required: Sequence[RequiredField], field_caps: Mapping[str, Map
             )
 
 
-def _fields_of(used_by: str, feature: Feature) -> Iterator[RequiredField]:
+def _fields_of(used_by: str, feature: Feature) -> Iterator[_RequiredField]:
     if isinstance(feature, Match | Phrase):
-        yield RequiredField(feature.field, used_by)
+        yield _RequiredField(feature.field, used_by)
     elif isinstance(feature, MultiMatch):
         names = (field.partition("^")[0] for field in feature.fields)
-        yield from (RequiredField(name, used_by) for name in names if "*" not in name)
+        yield from (_RequiredField(name, used_by) for name in names if "*" not in name)
     elif isinstance(feature, FieldValue):
-        yield RequiredField(feature.field, used_by, "a number")
+        yield _RequiredField(feature.field, used_by, "a number")
     elif isinstance(feature, VectorSimilarity):
-        yield RequiredField(feature.field, used_by, "a vector")
+        yield _RequiredField(feature.field, used_by, "a vector")
 
 
 class FieldCheck:

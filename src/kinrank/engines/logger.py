@@ -3,30 +3,228 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import KW_ONLY, asdict, dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32
-from kinrank.data.columns import as_ids
-from kinrank.data.folder_format import write_folder
-from kinrank.data.grouping import offsets_of
-from kinrank.data.jobs import claim_folder
-from kinrank.data.parquet import read_parquet, write_parquet
-from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike, atomic_writer, write_json
-from kinrank.data.texts import TEXT
-from kinrank.data.vectors import VECTORS
-from kinrank.engines.base import Engine
-from kinrank.engines.retry import RetryingPool
-from kinrank.errors import DataError, ParameterError
+from kinrank.data.delimited import SEPARATORS, read_delimited, table_suffix
+from kinrank.data.files import PathLike, atomic_writer, claim_folder, write_json
+from kinrank.data.parquet import read_parquet, read_parquet_table, write_parquet
+from kinrank.data.query_rows import as_ids, offsets_of
+from kinrank.data.queryset import QuerySet, write_folder
+from kinrank.data.tables import TITLE, ColumnNames
+from kinrank.data.texts import TEXT, VECTORS, align_vectors
+from kinrank.engines.base import Engine, RetryingPool
+from kinrank.errors import DataError, FileFormatError, ParameterError
+
+# --- read judgments from a table with one row per judged document, and query vectors from Parquet ---------------------
+
+
+FORMATS = ".tsv or .csv with a header (optionally .gz or .xz), or .parquet"
+
+
+_MEANINGS = {"qid": "query ids", "text": "query texts", "doc_id": "document ids", "y": "grades"}
+_TEXTS = ("query", "text")
+
+
+def read_judgments(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
+    r"""Read judged documents without features. The text of a query becomes the query column "text".
+
+    Parameters
+    ----------
+    path
+        The table. Text columns without another meaning become query columns.
+    **columns
+        Names of columns: qid, y, doc_id, text, query and drop, as in `QuerySet.from_table`. By default the text is in
+        the column "query" or "text". It is also the id if the table has no column "qid".
+
+    Raises
+    ------
+    FileFormatError
+        If a column or a grade is missing, there are numeric columns besides the grades, or a document is judged twice
+        for a query.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "judgments.tsv"
+    >>> _ = path.write_text("qid\tquery\tdoc_id\ty\n1\talien\td7\t2\n1\talien\td9\t0\n")
+    >>> judged = read_judgments(path)
+    >>> judged, judged.query_columns["text"].tolist()
+    (QuerySet(1 queries, 2 rows, 0 features, judged), ['alien'])
+    """
+    table = _read_table(Path(path), columns)
+    text = _text_column(table, columns)
+    names = {
+        "qid": _id_column(table, columns),
+        "text": text,
+        "doc_id": columns.get("doc_id", "doc_id"),
+        "y": columns.get("y", "y"),
+    }
+    for option, name in names.items():
+        if name not in table.column_names:
+            raise FileFormatError(
+                path,
+                0,
+                f"no column {name!r} for the {_MEANINGS[option]} among {table.column_names}: name the column that "
+                f"holds them (--columns {option}=COLUMN on the command line), or add it",
+            )
+    judged = QuerySet.from_table(
+        table, **names, query=columns.get("query", ()), drop=columns.get("drop", ()), title=columns.get("title", TITLE)
+    )
+    if judged.n_features:
+        name = judged.feature_names[0]
+        raise FileFormatError(
+            path,
+            0,
+            f"column {name!r} is numeric, but features come from the engine: drop it, or name it as a query column "
+            f"(--columns {shlex.quote(f'drop={name}')} or {shlex.quote(f'query={name}')} on the command line)",
+        )
+    if not judged.judged.all():
+        query = judged.qid[judged.query_of_row[np.argmin(judged.judged)]].item()
+        raise FileFormatError(path, 0, f"a judgment of query {query!r} has no grade: fill it or drop the row")
+    _check_no_duplicates(judged, path)
+    return judged
+
+
+def read_vectors(path: PathLike, judged: QuerySet, **columns: Unpack[ColumnNames]) -> QuerySet:
+    """Add query vectors from a Parquet file with the query ids and the column "vector" (lists of numbers)."""
+    table = read_parquet_table(path)
+    qid = _id_column(table, columns)
+    if not {qid, VECTORS} <= set(table.column_names):
+        raise FileFormatError(path, 0, f"expected the columns {qid!r} and {VECTORS!r}, got {table.column_names}")
+    column = table[VECTORS].combine_chunks()
+    lists = np.array(column.to_pylist(), dtype=object) if column.null_count else column.to_numpy(zero_copy_only=False)
+    by_id = dict(zip(table[qid].cast(pa.string()).to_pylist(), lists, strict=True))
+    text_ids = judged.replace(qid=judged.qid.astype(np.str_))
+    vectors = align_vectors(text_ids, by_id)
+    return judged.replace(query_columns={**judged.query_columns, VECTORS: vectors})
+
+
+def _read_table(path: Path, columns: ColumnNames) -> pa.Table:
+    if path.suffix == ".parquet":
+        return read_parquet_table(path)
+    if table_suffix(path) not in SEPARATORS:
+        raise DataError(f"{path}: unknown format of judgments; expected {FORMATS}")
+    ids = (columns.get("qid", "qid"), columns.get("doc_id", "doc_id"))
+    return read_delimited(path, as_text=(*ids, *_TEXTS, *filter(None, [columns.get("text")])))
+
+
+def _text_column(table: pa.Table, columns: ColumnNames) -> str:
+    """Return the column of query texts: the named one, or the first default that exists."""
+    return columns.get("text") or next((name for name in _TEXTS if name in table.column_names), _TEXTS[0])
+
+
+def _id_column(table: pa.Table, columns: ColumnNames) -> str:
+    """Return the column of query ids: that of their texts if the table lacks the default one."""
+    qid, text = columns.get("qid", "qid"), _text_column(table, columns)
+    return text if qid == "qid" and qid not in table.column_names and text in table.column_names else qid
+
+
+def _check_no_duplicates(judged: QuerySet, path: PathLike) -> None:
+    for query in judged:
+        documents = [] if query.doc_id is None else query.doc_id.tolist()
+        if len(set(documents)) < len(documents):
+            duplicate = next(doc_id for doc_id in documents if documents.count(doc_id) > 1)
+            raise FileFormatError(
+                path, 0, f"document {duplicate!r} is judged twice for query {query.qid[0].item()!r}: keep one judgment"
+            )
+
+
+# --- download the documents of an index day by day, so that an interrupted download resumes where it stopped ----------
+
+
+TIME = "timestamp"
+_JOB = "download.json"
+
+
+class IndexDownload:
+    """The documents of an index as files of JSON lines, one file per day of their ``timestamp``.
+
+    A file is written when its day is complete. Each day is read from a snapshot of its own, so that a download may
+    be resumed after any pause; documents that are indexed meanwhile with a time in a finished day are not seen.
+
+    Parameters
+    ----------
+    engine
+        The index.
+    folder
+        The folder of the files. It records what is downloaded, and another download is refused there.
+    since
+        The first day (ISO 8601), or None for all.
+    """
+
+    def __init__(self, engine: Engine, folder: PathLike, since: str | None = None) -> None:
+        self.engine = engine
+        self.folder = Path(folder)
+        try:
+            self.since = None if since is None else datetime.fromisoformat(since).date()
+        except ValueError:
+            raise ParameterError(f"{since!r} is not a date: write it as 2026-10-01") from None
+
+    def write(self, pool: RetryingPool, advance: Callable[[int], None]) -> list[Path]:
+        """Download the missing days and return the files of all days.
+
+        Parameters
+        ----------
+        pool
+            Retries requests; its number of workers is the number of days read at once.
+        advance
+            Called with the number of documents just written.
+        """
+        [identity] = pool.map(lambda engine: engine.identity(), [self.engine])
+        job = {**identity, "since": None if self.since is None else self.since.isoformat()}
+        claim_folder(self.folder, _JOB, job, "download of this index")
+        parts = dict(self._parts(pool))
+        missing = [name for name in parts if not self._file(name).exists()]
+        for count in pool.map(lambda name: self._write_part(name, parts[name]), missing):
+            advance(count)
+        return [self._file(name) for name in parts]
+
+    def remove(self) -> None:
+        """Delete the files, first the one that identifies the download."""
+        (self.folder / _JOB).unlink()
+        shutil.rmtree(self.folder)
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.ndjson"
+
+    def _parts(self, pool: RetryingPool) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the name and the query of each day, and of the documents without a time."""
+        [bounds] = pool.map(lambda engine: engine.field_bounds(TIME), [self.engine])
+        if bounds is not None:
+            first, last = (datetime.fromtimestamp(bound / 1000, UTC).date() for bound in bounds)
+            day: date = max(first, self.since or first)
+            while day <= last:
+                following = day + timedelta(days=1)
+                limits = {"gte": day.isoformat(), "lt": following.isoformat(), "format": "strict_date"}
+                yield day.isoformat(), {"range": {TIME: limits}}
+                day = following
+        if self.since is None:
+            yield "no-time", {"bool": {"must_not": {"exists": {"field": TIME}}}}
+
+    def _write_part(self, name: str, query: dict[str, Any]) -> int:
+        count = 0
+        with atomic_writer(self._file(name)) as stream:
+            for page in self.engine.scan(query, TIME):
+                stream.writelines(json.dumps(document, ensure_ascii=False).encode() + b"\n" for document in page)
+                count += len(page)
+        return count
+
+
+# --- log the features of judged queries from an engine, in parts that an interrupted log resumes from -----------------
+
 
 CandidateSource = Literal["top", "judged"]
 UNJUDGED_WEIGHT = 0.05

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float32
-from kinrank.data.filesystems import redact_passwords
+from kinrank.data.files import redact_passwords
 from kinrank.engines.base import (
     TRACE_HEADERS,
     Document,
@@ -28,15 +28,16 @@ from kinrank.engines.base import (
 )
 from kinrank.engines.features import Clause, FeatureSet, FieldCheck
 from kinrank.engines.query_dsl import (
+    PLAIN,
     Dialect,
     HitValues,
     QueryBuilder,
+    SearchOptions,
     adding_search,
     feature_matrix,
     ids_filter,
     without_added,
 )
-from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import (
     EngineBusyError,
     EngineError,

@@ -10,12 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from kinrank.arrays import Float64, State
-from kinrank.data.grouping import shuffle_within_queries
+from kinrank.data.query_rows import shuffle_within_queries
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, KinrankError, ParameterError
 from kinrank.learn.base import Learner, check_query_weight
-from kinrank.learn.forest import Forest
-from kinrank.learn.tree_files import check_trees, read_trees
+from kinrank.learn.forest import Forest, check_trees, read_trees
 from kinrank.parallel import threads_for
 from kinrank.registry import import_extra
 
@@ -178,7 +177,7 @@ class LambdaMART(BoosterMixin, Learner):
         Random seed; training is deterministic for a given seed.
     model : str, optional
         A model file of LightGBM or XGBoost. `fit` then trains nothing: it reads these trees and checks that the data
-        have their features. See `kinrank.learn.tree_files.read_trees`.
+        have their features. See `kinrank.learn.forest.read_trees`.
 
     Attributes
     ----------

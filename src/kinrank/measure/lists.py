@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64, Int64
-from kinrank.data.columns import as_ids, as_weights
+from kinrank.data.query_rows import as_ids, as_weights
 from kinrank.errors import DataError, ParameterError
 
 Ties = Literal["order", "pessimistic", "optimistic", "average", "doc_id"]

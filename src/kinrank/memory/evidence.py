@@ -21,11 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank import folder
 from kinrank.arrays import Float64, Int64, State
-from kinrank.data.folder_format import GrowingArray
-from kinrank.data.hashes import IdHashes, hash_texts, hashes_of, keys_of, lower_bound, query_keys
-from kinrank.data.queryset import QuerySet
-from kinrank.data.text_table import NO_TEXTS, TextTable
-from kinrank.data.textfile import PathLike
+from kinrank.data.files import PathLike
+from kinrank.data.hashes import NO_TEXTS, IdHashes, TextTable, hash_texts, hashes_of, keys_of, lower_bound, query_keys
+from kinrank.data.queryset import GrowingArray, QuerySet
 from kinrank.errors import DataError, ParameterError
 
 KIND = "evidence"

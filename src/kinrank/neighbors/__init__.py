@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.errors import ParameterError
-from kinrank.neighbors.base import NeighborIndex
-from kinrank.neighbors.weights import neighbor_weights
+from kinrank.neighbors.base import NeighborIndex, neighbor_weights
 from kinrank.registry import Registry
 
 __all__ = ["INDEXES", "NeighborIndex", "choose_index", "make_index", "neighbor_weights", "restore_index"]
@@ -18,8 +17,8 @@ __all__ = ["INDEXES", "NeighborIndex", "choose_index", "make_index", "neighbor_w
 INDEXES = Registry(
     "index",
     {
-        "exact": "kinrank.neighbors.exact:ExactIndex",
-        "kdtree": "kinrank.neighbors.exact:KDTreeIndex",
+        "exact": "kinrank.neighbors.base:ExactIndex",
+        "kdtree": "kinrank.neighbors.base:KDTreeIndex",
         "faiss-flat": "kinrank.neighbors.faiss_indexes:FaissFlatIndex",
         "faiss-ivf": "kinrank.neighbors.faiss_indexes:FaissIVFIndex",
         "faiss-hnsw": "kinrank.neighbors.faiss_indexes:FaissHNSWIndex",

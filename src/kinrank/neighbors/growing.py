@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, Float64, Int64
 from kinrank.growing import GrowingRows
-from kinrank.neighbors.base import NeighborIndex
-from kinrank.neighbors.exact import ExactIndex
+from kinrank.neighbors.base import ExactIndex, NeighborIndex
 
 
 class GrowingIndex(NeighborIndex):

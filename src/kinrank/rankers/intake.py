@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
-from kinrank.data.columns import check_grades_are_numbers
-from kinrank.data.features import default_names
+from kinrank.data.query_rows import check_grades_are_numbers, default_names
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import TEXT, QueryTexts, align_texts
-from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
+from kinrank.data.texts import TEXT, VECTORS, QueryTexts, QueryVectors, align_texts, align_vectors
 from kinrank.errors import DataError
 
 _QUERIES_AT_ONCE = 4096

@@ -9,8 +9,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from kinrank.arrays import State
+from kinrank.data.hashes import NO_TEXTS, TextTable
 from kinrank.data.queryset import QuerySet
-from kinrank.data.text_table import NO_TEXTS, TextTable
 from kinrank.data.texts import TEXT
 from kinrank.store import nest, unnest
 

@@ -9,9 +9,8 @@ from typing import Any
 from kinrank.describe import DESCRIBERS, METRICS
 from kinrank.errors import FileFormatError, KinrankError
 from kinrank.learn import LEARNERS
-from kinrank.learn.regressors import REGRESSORS
 from kinrank.neighbors import INDEXES
-from kinrank.rankers.registry import RANKERS
+from kinrank.rankers.registry import RANKERS, REGRESSORS
 from kinrank.store import decode, encode
 
 PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)

@@ -9,13 +9,21 @@ RANKERS = Registry(
     {
         "kin": "kinrank.rankers.kin.ranker:KinRanker",
         "single": "kinrank.rankers.single:SingleRanker",
-        "atvt": "kinrank.rankers.atvt:ATVTRanker",
-        "cluster": "kinrank.rankers.cluster.ranker:ClusterRanker",
-        "ensemble": "kinrank.rankers.ensemble:EnsembleRanker",
         "knn": "kinrank.rankers.knn.ranker:KnnRanker",
         "cells": "kinrank.rankers.cells.ranker:CellRanker",
-        "choices": "kinrank.rankers.choices.ranker:ChoiceRanker",
-        "precedents": "kinrank.rankers.precedents.ranker:PrecedentRanker",
-        "query-class": "kinrank.rankers.query_class:QueryClassRanker",
+        "query-class": "kinrank.papers.query_class:QueryClassRanker",
+        "cluster": "kinrank.papers.cluster:ClusterRanker",
+        "atvt": "kinrank.papers.atvt:ATVTRanker",
+        "ensemble": "kinrank.papers.ensemble:EnsembleRanker",
+    },
+    replaced={
+        "choices": "train with what people chose, kinrank train DATA --evidence DIR --model MODEL",
+        "precedents": "kin remembers how documents were judged, kinrank train DATA --model MODEL",
     },
 )
+
+REGRESSORS = Registry(
+    "regressor",
+    {"lightgbm": "kinrank.papers.atvt:BoostedTrees", "kernel-ridge": "kinrank.papers.atvt:KernelRidge"},
+)
+"""The learners of aTVT, which its settings may name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -44,6 +44,8 @@ class Registry:
         The singular name of the family, for error messages: "learner".
     members
         ``"module:attribute"`` by name.
+    replaced
+        What to use now, by the name of a member that is gone.
 
     Examples
     --------
@@ -56,14 +58,17 @@ class Registry:
     kinrank.errors.ParameterError: unknown learner 'svmrank': choose one of 'ranksvm'
     """
 
-    def __init__(self, family: str, members: dict[str, str]) -> None:
+    def __init__(self, family: str, members: dict[str, str], replaced: Mapping[str, str] | None = None) -> None:
         self.family = family
         self._members = members
+        self._replaced = replaced or {}
 
     def __getitem__(self, name: str) -> Any:
         try:
             module, _, attribute = self._members[name].partition(":")
         except KeyError:
+            if name in self._replaced:
+                raise ParameterError(f"the {self.family} {name!r} is gone: {self._replaced[name]}") from None
             choices = ", ".join(repr(known) for known in self._members)
             raise ParameterError(f"unknown {self.family} {name!r}: choose one of {choices}") from None
         return getattr(importlib.import_module(module), attribute)

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import kinrank
 from kinrank.data.blocks import Blocks, FolderBlocks
-from kinrank.data.parquet_blocks import ParquetBlocks
+from kinrank.data.files import PathLike
+from kinrank.data.parquet import ParquetBlocks
 from kinrank.data.tables import ColumnNames
-from kinrank.data.textfile import PathLike
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.parallel import Executor, Serial, TaskCost
@@ -29,11 +29,8 @@ from kinrank.rankers.kin.settings import MOST_CELLS, cell_part, check_settings, 
 from kinrank.rankers.kin.trees import n_columns_seen
 from kinrank.rankers.local.texts import EncodedBlocks, fit_encoder_on_blocks
 from kinrank.rankers.persistence import settings_of
-from kinrank.scale.distributed_trees import DistributedTrees
-from kinrank.scale.executors import RayCluster
-from kinrank.scale.folder import JobFolder
-from kinrank.scale.repeated_queries import check_no_repeated_queries
-from kinrank.scale.sum_tree import StoredQueries, SumTree, TrainingProgress
+from kinrank.scale.executors import DistributedTrees, RayCluster
+from kinrank.scale.sum_tree import JobFolder, StoredQueries, SumTree, TrainingProgress, check_no_repeated_queries
 
 R = TypeVar("R", CellRanker, KinRanker)
 

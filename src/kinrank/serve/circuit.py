@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from kinrank.engines.retry import TRANSIENT_ERRORS
+from kinrank.engines.base import TRANSIENT_ERRORS
 from kinrank.errors import EngineError, EngineFailedError, EngineUnreachableError
 
 FAILURES = (*TRANSIENT_ERRORS, EngineFailedError)

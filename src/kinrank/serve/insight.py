@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,20 +11,21 @@ from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import UnsupportedByModelError
 from kinrank.rankers.capabilities import can_explain, has_weights
-from kinrank.rankers.choices.boosts import BoostedWeights, boosted_weights
+from kinrank.rankers.kin.boosts import BoostedWeights
 from kinrank.rankers.local.explanation import candidate_moments
-from kinrank.serve.failures import Failure, failure_in, failure_of
 from kinrank.serve.messages import (
     CandidateSet,
+    Failure,
     Fallback,
     Neighbor,
     QueryExplanation,
     QueryWeights,
+    failure_in,
+    failure_of,
     to_query_set,
 )
 from kinrank.serve.observer import Observer
-from kinrank.serve.selftest import example_candidates
-from kinrank.serve.served_model import ServedModel
+from kinrank.serve.served_model import ServedModel, example_candidates
 from kinrank.serve.settings import Settings
 
 _REASONS = 3  # features named for each document
@@ -51,9 +51,8 @@ def weights_of(
         The model has no weights because its learner is not linear.
     """
     ranker, names = served.ranker, served.ranker.feature_names_
-    linear = ranker if served.choices is None else served.choices.ranker_
-    if not has_weights(linear):
-        raise UnsupportedByModelError(f"{type(linear).__name__} has no weights: its model is not linear")
+    if not has_weights(ranker):
+        raise UnsupportedByModelError(f"{type(ranker).__name__} has no weights: its model is not linear")
 
     def fall_back(failure: Failure) -> QueryWeights:
         return QueryWeights(model=name, fallback=failure.reason, detail=failure.detail)
@@ -68,7 +67,7 @@ def weights_of(
         unused = failure_in(predicted.scores, novelty, settings.max_novelty)
         if unused is not None:
             return fall_back(unused)
-        found = _boosted(served, linear, queries, predicted.scores)
+        found = _boosted(served, queries)
     except Exception as error:
         failure = failure_of(error, rows)
         if failure.where is not None:
@@ -83,17 +82,18 @@ def weights_of(
         _by_name(names, found.weights),
         name,
         served.version,
-        normalization=linear.normalization,
+        normalization=ranker.normalization,
         fidelity=fidelity,
         boosts={doc_id: boost for doc_id, boost in boosts if boost} or None,
     )
 
 
-def _boosted(served: ServedModel, linear: Any, queries: QuerySet, scores: Float64) -> BoostedWeights:
+def _boosted(served: ServedModel, queries: QuerySet) -> BoostedWeights:
     """Return the weights of a query, and boosts if the model knows what people chose."""
     if served.choices is not None:
-        return boosted_weights(served.choices, queries, scores)
-    found = linear.weights_with_fidelity(queries)
+        boosted: BoostedWeights = served.choices.boosted_weights(queries)
+        return boosted
+    found = served.ranker.weights_with_fidelity(queries)
     fidelity = None if found.fidelity is None else float(found.fidelity[0])
     return BoostedWeights(found.weights[0], np.zeros(queries.n_rows), fidelity)
 
@@ -127,7 +127,7 @@ def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int, ob
         # A model may know more features, after those of the request.
         reasons=None if weights is None else _reasons(candidates.ids, names, rows, weights[: len(names)]),
         choices=_in_words(candidates.ids, explained.chosen),
-        precedents=_in_words(candidates.ids, explained.judged),
+        judged=_in_words(candidates.ids, explained.judged),
     )
 
 

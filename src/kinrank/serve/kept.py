@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-from kinrank.serve.judgment_store import Changes, JudgmentRow
-from kinrank.serve.rules.rule import Action, Rule
+from kinrank.serve.judgments import Changes, JudgmentRow
+from kinrank.serve.rules import Action, Rule
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS rules (place INTEGER PRIMARY KEY, rules TEXT NOT NULL)",

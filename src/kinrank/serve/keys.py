@@ -137,6 +137,6 @@ def _parse(path: Path) -> tuple[list[Key], list[FileFormatError]]:
         if match is not None:
             keys.append(Key(match["name"], Role(match["role"]), match["digest"]))
         elif text:
-            problem = f"skipped: expected NAME ROLE SHA256 with role {', '.join(Role)}, as written by kinrank key"
+            problem = f"skipped: expected NAME ROLE SHA256 with role {', '.join(Role)}, as written by kinrank admin key"
             problems.append(FileFormatError(path, number, problem))
     return keys, problems

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinrank.arrays import Float32
+from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import TEXT
-from kinrank.data.vectors import VECTORS
-from kinrank.errors import DataError
+from kinrank.data.texts import TEXT, VECTORS
+from kinrank.errors import DataError, EncoderError, KinrankError
 
 
 class Fallback(StrEnum):
@@ -266,7 +265,7 @@ class QueryExplanation:
         The titles of the candidates whose titles the model has kept.
     choices : dict of str to str, or None
         For each document that people looked at, in words: how often they chose it, and its rank without that.
-    precedents : dict of str to str, or None
+    judged : dict of str to str, or None
         For each document that was a candidate of similar judged queries, in words: how it was judged for them, and its
         rank without that.
     """
@@ -281,7 +280,7 @@ class QueryExplanation:
     reasons: dict[str, dict[str, float]] | None = None
     titles: dict[str, str] | None = None
     choices: dict[str, str] | None = None
-    precedents: dict[str, str] | None = None
+    judged: dict[str, str] | None = None
 
 
 def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[str, ...]) -> QuerySet:
@@ -307,3 +306,40 @@ def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[
         query_columns=columns,
         doc_columns=keys,
     )
+
+
+# --- why a query could not be ranked: one answer for rankings, weights and explanations -------------------------------
+
+
+class Failure(NamedTuple):
+    """Why a query is answered without a model."""
+
+    reason: Fallback
+    """The reason."""
+    detail: str
+    """The reason in words."""
+    where: str | None = None
+    """Under which name the error is reported; None if the request is to blame."""
+
+
+def failure_of(error: Exception, rows: Float32 | None = None) -> Failure:
+    """Return the failure that an exception means; `rows` are the features as the model takes them, if known."""
+    if isinstance(error, EncoderError):
+        return Failure(Fallback.ENCODER, str(error), "encode")
+    if isinstance(error, UnknownFeatureError):
+        return Failure(Fallback.UNKNOWN_FEATURE, str(error))
+    if isinstance(error, DataError) and rows is not None and not np.isfinite(rows).all():
+        return Failure(Fallback.NOT_FINITE, str(error))
+    if isinstance(error, KinrankError):
+        return Failure(Fallback.MODEL_ERROR, str(error))
+    return Failure(Fallback.MODEL_ERROR, "the model failed; the log has the traceback", "rank")
+
+
+def failure_in(scores: Float64, novelty: float | None, max_novelty: float) -> Failure | None:
+    """Return why the prediction for a query is not used; None if it is."""
+    if novelty is not None and novelty > max_novelty:
+        detail = f"novelty {novelty:.3g} is above {max_novelty:.3g}: no similar query was judged"
+        return Failure(Fallback.NOVEL, detail)
+    if not np.isfinite(scores).all():
+        return Failure(Fallback.NOT_FINITE, "the model's scores are not finite")
+    return None

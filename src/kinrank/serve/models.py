@@ -1,10 +1,12 @@
-"""Models in use. A new model is loaded and tested next to the current one, then swapped in atomically."""
+"""Models in use: how a new one is loaded, tested and swapped in, and which is current, canary or shadow."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 import time
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -17,18 +19,19 @@ from kinrank.errors import (
     UnsupportedByModelError,
 )
 from kinrank.rankers.base import Ranker, from_record
-from kinrank.serve.encoding import QueryEncoder
-from kinrank.serve.events.feed import EvidenceFeed
+from kinrank.serve.events.log import EvidenceFeed
 from kinrank.serve.learning import JudgmentLearner
+from kinrank.serve.messages import CandidateSet
 from kinrank.serve.observer import Observer
-from kinrank.serve.selftest import search_test, self_test, warm_up
-from kinrank.serve.served_model import ServedModel
+from kinrank.serve.served_model import QueryEncoder, ServedModel, search_test, self_test, warm_up
 from kinrank.serve.settings import Settings
-from kinrank.serve.sources import ModelSource, Signature
+from kinrank.serve.sources import ModelSource, Signature, StoreSource
 from kinrank.store import fingerprint, read_model_and_examples
+from kinrank.store.versions import CANARY, CURRENT, SHADOW
 
 if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
+
 
 RETRY_PAUSE = 10.0
 """Seconds before a model is tried again that was too slow, as on a busy machine, or could not be fetched."""
@@ -104,7 +107,7 @@ class ModelSlot:
                 detail = "the folder has no examples, so the model was not tested: save it with examples"
                 self.observer.model(self.name, served.fitted, "untested", detail)
             if self.settings.explore and served.choices is None:  # not refused: going back to it must be possible
-                detail = "--explore has no effect: the model takes no choices; train it with --ranker choices"
+                detail = "--explore has no effect: train the model on queries with texts and document ids"
                 self.observer.model(self.name, served.fitted, "not-exploring", detail)
             return True
 
@@ -140,7 +143,7 @@ class ModelSlot:
         if served.revision is None:
             raise UnsupportedByModelError(
                 f"model {self.name!r} ({type(served.base).__name__}) cannot learn without refitting: train it again "
-                "with the judgments, or put a ChoiceRanker around it (--ranker choices), which takes them at once"
+                "with the judgments, or as the base of the ranker kin (--set base=...), which takes them at once"
             )
         return served, self.learner
 
@@ -211,7 +214,7 @@ class ModelSlot:
         ]
         raise RejectedModelError(
             f"the model has other features than the one in use: {'; '.join(changes) or 'they are in another order'}. "
-            "Clients would have to change with it: serve it under another name, or start with --accept-features"
+            "Clients would have to change with it: serve it under another name, or set accept_features=True"
         )
 
     def _report_unexpected(self, where: str, error: Exception) -> None:
@@ -223,3 +226,59 @@ def _is_temporary(error: Exception) -> bool:
     """Return whether the same model may be usable later."""
     rejected_for_now = isinstance(error, RejectedModelError) and error.temporary
     return rejected_for_now or isinstance(error, IncompleteVersionError | OSError)
+
+
+# --- the models of one name: the current one, a canary that ranks a share of the queries, a shadow that is compared ---
+
+
+SESSION: ContextVar[str | None] = ContextVar("session", default=None)
+"""The session of the request being handled: all of its queries are ranked by one model."""
+
+
+class Rollout:
+    """Chooses the model of each query.
+
+    Parameters
+    ----------
+    slots
+        The models by role: the current one and, for a store of versions, those that may be canary and shadow.
+    """
+
+    def __init__(self, slots: dict[str, ModelSlot]) -> None:
+        self.slots = slots
+        self.current = slots[CURRENT]
+        self.canary = slots.get(CANARY)
+        self.shadow = slots.get(SHADOW)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the latest model of a role was not put into use, if one was not."""
+        refusals = {role: slot.refusal for role, slot in self.slots.items() if slot.refusal is not None}
+        return next((why if role == CURRENT else f"{role}: {why}" for role, why in refusals.items()), None)
+
+    def model_for(self, candidates: CandidateSet, session: str | None) -> ServedModel | None:
+        """Return the model that ranks a query: always the same one for a session or, without one, for a query."""
+        served = None if self.canary is None else self.canary.current
+        if self.canary is not None and served is not None and is_chosen(self.canary, served, candidates, session):
+            return served
+        return self.current.current
+
+    def check_learned(self, revision: int) -> None:
+        """Raise `StaleReplicaError` unless each model that ranks has learned the judgments up to a revision."""
+        self.current.check_learned(revision)
+        served = None if self.canary is None else self.canary.current
+        if served is not None and served.revision is not None and served.revision < revision:
+            raise StaleReplicaError(f"the canary has learned judgments up to revision {served.revision}: try again")
+
+
+def is_chosen(slot: ModelSlot, served: ServedModel, candidates: CandidateSet, session: str | None) -> bool:
+    """Return whether a query belongs to the share of a model.
+
+    A larger share keeps all queries of a smaller one, and another model gets other queries.
+    """
+    share = slot.source.share_of(served.fitted) if isinstance(slot.source, StoreSource) else 0.0
+    if share >= 1:
+        return True
+    key = session or candidates.text or "\0".join(candidates.ids)
+    digest = hashlib.blake2b(f"{served.fitted}\0{key}".encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) < share * 2**64

@@ -5,19 +5,105 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 from kinrank.arrays import Float32
 from kinrank.engines import Engine, FoundDocuments, Hits
-from kinrank.engines.search_options import PLAIN, SearchOptions
-from kinrank.errors import DataError, EngineError, KinrankError, ParameterError
+from kinrank.engines.features import Clause
+from kinrank.engines.query_dsl import PLAIN, SearchOptions
+from kinrank.errors import DataError, EngineError, ForbiddenFieldError, KinrankError, ParameterError
 from kinrank.serve.circuit import FAILURES, CircuitBreaker, RetryBudget
-from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
-from kinrank.serve.remembered import remembered_ids
-from kinrank.serve.search_policy import SearchPolicy
+from kinrank.serve.messages import (
+    CandidateSet,
+    Fallback,
+    JudgedQuery,
+    QueryExplanation,
+    QueryWeights,
+    Ranking,
+    to_query_set,
+)
+from kinrank.serve.models import SESSION
 from kinrank.serve.service import Service
+
+# --- which documents searches may find, and which of their fields callers may read ------------------------------------
+
+
+@dataclass(frozen=True)
+class SearchPolicy:
+    """What searches may read.
+
+    Examples
+    --------
+    >>> policy = SearchPolicy(["title", "price_*"], {"term": {"public": True}})
+    >>> policy.check(SearchOptions(fields=["title", "price_eur"]))
+    >>> policy.check(SearchOptions(fields=["*"]))
+    Traceback (most recent call last):
+    ...
+    kinrank.errors.ForbiddenFieldError: the field '*' must not be read with this key: the service permits title, price_*
+    """
+
+    fields: Sequence[str] | None = None
+    """Fields that callers may return, filter by and aggregate; ``*`` stands for any characters. None permits all.
+    Callers with an admin key may read all fields in any case.
+    """
+    filter_clause: Clause | None = None
+    """A filter that all documents must match, whatever a request asks for."""
+
+    def check(self, options: SearchOptions) -> None:
+        """Raise `ForbiddenFieldError` if a search reads a field that it must not."""
+        if self.fields is None:
+            return
+        for name in sorted(options.read_fields()):
+            if name not in self.fields and ("*" in name or not any(fnmatchcase(name, each) for each in self.fields)):
+                permitted = ", ".join(self.fields) or "none; name some with --field"
+                raise ForbiddenFieldError(
+                    f"the field {name!r} must not be read with this key: the service permits {permitted}"
+                )
+
+    def restrict(self, options: SearchOptions) -> SearchOptions:
+        """Return the options of a search among the documents that it may find."""
+        return options.also_matching(self.filter_clause)
+
+
+# --- documents that people chose for a query, whether or not the engine finds them ------------------------------------
+
+
+def remembered_ids(
+    service: Service,
+    feature_names: tuple[str, ...],
+    query: str,
+    vector: Float32 | None,
+    columns: Mapping[str, float],
+    *,
+    model: str | None,
+) -> list[str]:
+    """Return the documents that a model remembers for a query, best first, at most `Settings.remembered`.
+
+    Raises
+    ------
+    EncoderError, DataError
+        The model cannot encode the query.
+    """
+    most = service.settings.remembered
+    if not most or (model is not None and model not in service.slots):
+        return []
+    # The engine has not been asked yet: the query is looked up with a document that does not exist.
+    nothing = np.full((1, len(feature_names)), np.nan, dtype=np.float32)
+    candidates = CandidateSet([""], nothing, feature_names, vector, columns, query)
+    served = service.rollouts[service.name_of(model)].model_for(candidates, SESSION.get())
+    if served is None or served.choices is None:
+        return []
+    names = served.ranker.feature_names_
+    candidates = served.encoder(candidates, service.observer)
+    ids: list[str] = served.choices.remembered(to_query_set([candidates], [candidates.align(names)], names), most)
+    return ids
+
+
+# --- search through an engine: find candidates, compute their features, rank them -------------------------------------
+
 
 _ALL = SearchPolicy()
 

@@ -3,34 +3,88 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kinrank.errors import NotStoredError, ParameterError, RejectedModelError, UnknownModelError
-from kinrank.serve.assembly import Assembly
 from kinrank.serve.audit import AuditLog
-from kinrank.serve.events.log import EventLog
+from kinrank.serve.events.log import EventLog, EvidenceFeed
+from kinrank.serve.experiments import interleave
 from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
-from kinrank.serve.interleave import interleave
-from kinrank.serve.judgment_store import checkpoint_folder, open_store
+from kinrank.serve.judgments import JudgmentStore, checkpoint_folder, open_store
 from kinrank.serve.kept import KeptCopy
+from kinrank.serve.learning import JudgmentLearner
+from kinrank.serve.live_rules import LiveRules
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
-from kinrank.serve.models import ModelSlot
+from kinrank.serve.models import SESSION, ModelSlot, Rollout
 from kinrank.serve.observer import Observer
-from kinrank.serve.rollouts import SESSION
-from kinrank.serve.rules.live import LiveRules
-from kinrank.serve.schedule import Job
+from kinrank.serve.ranking import Job
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
-from kinrank.serve.sources import WorkFolder
+from kinrank.serve.sources import Checkpoints, ModelSource, WorkFolder, open_sources
 from kinrank.serve.workers import Workers
+from kinrank.store.versions import CURRENT
 
 if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
+
+
+# --- put the models of a service together: where each comes from, and what it learns from -----------------------------
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+@dataclass(frozen=True, eq=False)
+class _Assembly:
+    """What the models of a service share; see `kinrank.serve.Service`."""
+
+    _: KW_ONLY
+    settings: Settings
+    observer: Observer
+    copies: WorkFolder
+    store: JudgmentStore | None
+    events: EventLog | None
+    checkpoints: str | None
+    kept: KeptCopy
+    search: FeatureSet | None
+
+    def rollouts(self, models: Mapping[str, str | os.PathLike[str]]) -> dict[str, Rollout]:
+        """Return the models by name, none of them loaded yet."""
+        rollouts = {}
+        for name, address in models.items():
+            if not _NAME.match(name):
+                raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
+            feed = None if self.events is None else self.events.feed(name, self.observer)
+            sources = open_sources(name, address, self.copies)
+            rollouts[name] = Rollout({role: self._slot(name, role, source, feed) for role, source in sources.items()})
+        return rollouts
+
+    def _slot(self, name: str, role: str, source: ModelSource, feed: EvidenceFeed | None) -> ModelSlot:
+        # A checkpoint replaces those of other versions, so each role has its own folder.
+        kept = self.checkpoints
+        folder = Checkpoints(os.path.join(kept, role) if kept and role != CURRENT else kept)
+        return ModelSlot(
+            name if role == CURRENT else f"{name}:{role}",
+            source,
+            settings=self.settings,
+            observer=self.observer,
+            learner=None
+            if self.store is None
+            else JudgmentLearner(name, self.store, self.observer, folder, self.kept, role),
+            feed=feed,
+            search=self.search,
+        )
+
+
+# --- the ranking service without a transport. Every query gets a result -----------------------------------------------
+
 
 _NO_OBSERVER = Observer()
 
@@ -48,7 +102,7 @@ class Service:
         Receives everything worth counting.
     judgments
         Where new judgments are stored, ``sqlite:///PATH`` or ``postgresql://...``; see
-        `kinrank.serve.judgment_store.open_store`. Without it, judgments are not accepted.
+        `kinrank.serve.judgments.open_store`. Without it, judgments are not accepted.
     checkpoints
         Folder for models with the judgments they have learned, so that a restart is quick, and for a copy of the last
         rules and judgments, by which a process ranks that starts while the database is away. By default next to a
@@ -103,7 +157,7 @@ class Service:
         self.rules = LiveRules(judgments, kept=kept)
         self.audit = AuditLog(judgments)
         self._copies = WorkFolder(cache)
-        self.rollouts = Assembly(
+        self.rollouts = _Assembly(
             settings=self.settings,
             observer=observer,
             copies=self._copies,

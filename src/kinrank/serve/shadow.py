@@ -14,11 +14,9 @@ from functools import partial
 from scipy.stats import kendalltau
 
 from kinrank.serve.messages import Ranking
-from kinrank.serve.models import ModelSlot
+from kinrank.serve.models import SESSION, ModelSlot, Rollout, is_chosen
 from kinrank.serve.observer import Observer
-from kinrank.serve.ranking import BatchRanker
-from kinrank.serve.rollouts import SESSION, Rollout, is_chosen
-from kinrank.serve.schedule import Job
+from kinrank.serve.ranking import BatchRanker, Job
 
 WAITING = 8
 """Queries that may wait for the shadow; further ones are dropped."""

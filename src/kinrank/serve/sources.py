@@ -1,14 +1,23 @@
-"""Where models come from: a folder that is watched, or a store of numbered versions."""
+"""Where models come from: a watched folder, a store of numbered versions, and checkpoints of what was learned since."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shutil
 import tempfile
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from glob import escape
 from pathlib import Path
 from typing import Any, Protocol
 
+from kinrank.errors import KinrankError
+from kinrank.rankers.base import load
+from kinrank.rankers.capabilities import can_adapt
+from kinrank.rankers.local.texts import text_encoder
+from kinrank.serve.served_model import ServedModel
 from kinrank.store.versions import CANARY, CURRENT, SHADOW, ArmsByRole, VersionStore
 
 KEPT_COPIES = 2
@@ -66,7 +75,7 @@ class FolderSource:
         return self._path
 
 
-class LatestRollout:
+class _LatestRollout:
     """Which versions of a store are in use, as of the last look: one for all roles, so that they change together.
 
     Parameters
@@ -96,12 +105,12 @@ class StoreSource:
     """Folder for the copies, which the processes of a machine can share."""
     role: str
     """The role in the rollout of the store."""
-    latest: LatestRollout
+    latest: _LatestRollout
     """What the sources of all roles share. The one of the current version, which is checked first, reads it."""
 
     def __post_init__(self) -> None:
         self.is_optional = self.role != CURRENT
-        self.missing = f"{self.store} has no {self.role} version: upload one with kinrank models --publish MODEL"
+        self.missing = f"{self.store} has no {self.role} version: upload one with kinrank admin models --publish MODEL"
 
     def signature(self) -> Signature | None:
         """Return the name of the version; None if there is none."""
@@ -164,5 +173,81 @@ def open_sources(name: str, address: str | os.PathLike[str], cache: WorkFolder) 
     if not VersionStore.is_at(address):
         return {CURRENT: FolderSource(address)}
     store, folder = VersionStore(address), cache.path / name
-    latest = LatestRollout(store)
+    latest = _LatestRollout(store)
     return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY, SHADOW)}
+
+
+# --- models with the judgments they have learned, so that a start need not learn the whole history again --------------
+
+
+# What follows the name of the model. A mark may look like a number, and the name of another model may begin like this
+# one and go on with a hyphen.
+_REST = re.compile(r"-(?P<fitted>[0-9a-f]{12})-(?P<revision>\d+)-(?P<judgments>\d+)(-(?P<mark>[0-9a-f]+))?")
+
+
+class Checkpoints:
+    """Model folders next to each other, named by model, fitted version, revision, number of judged queries and mark.
+
+    Processes of one machine share them: one writes, the others read. Old ones are deleted; a process that still has
+    one memory-mapped keeps it until it lets go.
+
+    Parameters
+    ----------
+    folder
+        Where they are. None: in a temporary folder that is deleted with this object.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self._work = WorkFolder(folder)
+
+    def latest(self, name: str, served: ServedModel) -> ServedModel | None:
+        """Return the model as of the latest checkpoint that is newer than it; None if there is none."""
+        for revision, judgments, mark, path in self._latest_first(name, served.fitted):
+            if revision <= (served.revision or 0):
+                break
+            with suppress(KinrankError, OSError):  # damaged, or deleted by another process: take an older one
+                encoder = text_encoder(served.base)
+                ranker = load(path, allow_encoders=[] if encoder is None else [encoder.spec])
+                if can_adapt(ranker):
+                    ranker.prepare_to_learn()
+                return replace(
+                    served, ranker=ranker, revision=revision, mark=mark, judgments=judgments, consolidated=judgments
+                )
+        return None
+
+    def write(self, name: str, served: ServedModel) -> None:
+        """Write a checkpoint and delete older ones, unless another process is at it."""
+        self._work.path.mkdir(parents=True, exist_ok=True)
+        with open(self._work.path / f"{name}.lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            own = f"{name}-{served.fitted}-{served.revision}-{served.judgments}" + (served.mark and f"-{served.mark}")
+            served.ranker.save(self._work.path / own, judgments_through=served.revision)
+            self.discard(name, besides=own)
+
+    def discard(self, name: str, *, besides: str = "") -> None:
+        """Delete the checkpoints of a model, but for one."""
+        for _, path in self._of(name):
+            if path.name != besides:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _of(self, name: str) -> list[tuple[re.Match[str], Path]]:
+        """Return the checkpoints of a model, with the parts of their names."""
+        folder = self._work.given
+        if folder is None or not folder.is_dir():
+            return []
+        matches = ((_REST.fullmatch(path.name.removeprefix(name)), path) for path in folder.glob(f"{escape(name)}-*"))
+        return [(match, path) for match, path in matches if match]
+
+    def _latest_first(self, name: str, fitted: str) -> list[tuple[int, int, str, Path]]:
+        """Return revision, number of judged queries, mark and folder of each checkpoint."""
+        return sorted(
+            (
+                (int(match["revision"]), int(match["judgments"]), match["mark"] or "", path)
+                for match, path in self._of(name)
+                if match["fitted"] == fitted
+            ),
+            reverse=True,
+        )

@@ -13,14 +13,11 @@ from kinrank.errors import NotStoredError, RejectedModelError, StoreUnavailableE
 from kinrank.memory.votes import RankCurve
 from kinrank.rankers.capabilities import takes_evidence
 from kinrank.serve.audit import AuditLog
-from kinrank.serve.batches import Batcher
 from kinrank.serve.events.log import EventLog
-from kinrank.serve.models import ModelSlot
+from kinrank.serve.live_rules import LiveRules
+from kinrank.serve.models import ModelSlot, Rollout
 from kinrank.serve.observer import Observer
-from kinrank.serve.ranking import BatchRanker
-from kinrank.serve.rollouts import Rollout
-from kinrank.serve.rules.live import LiveRules
-from kinrank.serve.schedule import Schedule
+from kinrank.serve.ranking import Batcher, BatchRanker, Schedule
 from kinrank.serve.settings import Settings
 from kinrank.serve.shadow import Shadow
 
@@ -270,5 +267,5 @@ class Workers:
 def _curve_of(rollout: Rollout) -> RankCurve:
     """Return how ranks are examined according to the evidence of the model in use."""
     served = rollout.current.current
-    evidence = served.base.evidence_ if served is not None and takes_evidence(served.base) else None
-    return RankCurve.of({} if evidence is None else evidence.meta)
+    chosen = served.base.chosen_ if served is not None and takes_evidence(served.base) else None
+    return RankCurve.of({} if chosen is None or chosen.evidence is None else chosen.evidence.meta)

@@ -27,8 +27,7 @@ from typing import Any
 from pyarrow import fs
 
 from kinrank import folder
-from kinrank.data.filesystems import filesystem_of, redact_passwords
-from kinrank.data.jobs import write_atomically
+from kinrank.data.files import filesystem_of, redact_passwords, write_atomically
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, StoreError
 from kinrank.store.model import KIND, read_model
 
@@ -90,7 +89,7 @@ class VersionStore:
     Parameters
     ----------
     address
-        A folder, or an address such as ``s3://bucket/models``; see `kinrank.data.filesystems.filesystem_of`.
+        A folder, or an address such as ``s3://bucket/models``; see `kinrank.data.files.filesystem_of`.
 
     Examples
     --------
@@ -166,7 +165,7 @@ class VersionStore:
         if outside is not None:
             raise StoreError(
                 f"{os.fspath(path)} has its evidence in another folder, {outside}, which other machines lack: publish "
-                "it with kinrank models ADDRESS --publish MODEL, or train it with the evidence in memory"
+                "it with kinrank admin models ADDRESS --publish MODEL, or train it with the evidence in memory"
             )
         fitted = fingerprint(path)
         size = (
@@ -264,7 +263,7 @@ class VersionStore:
             found = {str(role): Arm(**arm) for role, arm in json.loads(raw).items()}
         except (ValueError, TypeError, AttributeError) as error:
             raise DamagedFolderError(
-                f"{self}/{ROLLOUT} cannot be read ({error}): choose a version with kinrank models --use"
+                f"{self}/{ROLLOUT} cannot be read ({error}): choose a version with kinrank admin models --use"
             ) from None
         for arm in found.values():
             _check_name(arm.version)
@@ -298,7 +297,9 @@ class VersionStore:
                 raise
             return {}
         if role != CURRENT and CURRENT not in known:
-            raise ParameterError(f"{self} has no current version, and needs one before a {role}: kinrank models --use")
+            raise ParameterError(
+                f"{self} has no current version, and needs one before a {role}: kinrank admin models --use"
+            )
         return known
 
 
@@ -318,4 +319,4 @@ def _to_version(name: str, infos: list[fs.FileInfo]) -> ModelVersion:
 def _check_name(name: object) -> None:
     """Raise unless the name of a version is one: it becomes a path."""
     if not (isinstance(name, str) and _NAME.match(name)):
-        raise DamagedFolderError(f"{name!r} is not the name of a version: choose one with kinrank models --use")
+        raise DamagedFolderError(f"{name!r} is not the name of a version: choose one with kinrank admin models --use")

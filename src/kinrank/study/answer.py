@@ -28,7 +28,7 @@ RUNGS = {
     "linear": "one linear model",
     "local": "a linear model per query",
     "trees": "LightGBM",
-    "precedents": "LightGBM with precedents",
+    "memory": "LightGBM with memory",
     "bag": "a bag of LightGBM models",
     "without": "kin without the queries' own models",
     "kin": "kin",
@@ -112,8 +112,8 @@ class NearAndFar:
     Examples
     --------
     >>> paired = compare_paired([0.5, 0.7, 0.9, 0.4], [0.4, 0.6, 0.7, 0.3])
-    >>> NearAndFar("precedents", "LightGBM", 0.6, 0, 4, None, paired).text
-    'precedents vs. LightGBM: none of the 4 queries has a near training query (similarity above 0.6)'
+    >>> NearAndFar("memory", "LightGBM", 0.6, 0, 4, None, paired).text
+    'memory vs. LightGBM: none of the 4 queries has a near training query (similarity above 0.6)'
     """
 
     name: str
@@ -230,8 +230,8 @@ class Answer:
     """
     note: str = ""
     """Which rungs are missing and why, or which other rung is better than `kin`; or an empty text."""
-    precedents: Claim | None = None
-    """What the judgments of similar queries add to LightGBM; None if that was not measured. It is a question of its
+    memory: Claim | None = None
+    """What memory adds to LightGBM; None if that was not measured. It is a question of its
     own, so that Holm's correction leaves it out.
     """
     choices: TrafficAnswer | None = None
@@ -282,14 +282,13 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The result, what to do, what precedents and choices add, and the note."""
+        """The result, what to do, what memory and choices add, and the note."""
         parts = [self.result, self.advice]
-        if self.precedents is not None:
-            parts.append(f"{self.precedents.sentence()} ({self.precedents.evidence}).")
-            parts += ["Try them: --ranker precedents."] if self.precedents.verdict == "gain" else []
+        if self.memory is not None:
+            parts.append(f"{self.memory.sentence()} ({self.memory.evidence}).")
         if self.choices is not None:
             parts.append(self.choices.text)
-            parts += ["Add them: --ranker choices."] if self.choices.claim.verdict == "gain" else []
+            parts += ["Add them: kinrank train --evidence."] if self.choices.claim.verdict == "gain" else []
         return " ".join(part for part in (*parts, self.note) if part)
 
 
@@ -347,7 +346,7 @@ def answer(
         pairs.append((subject, lacking))
     claims = together([*(claim(a, b) for a, b in pairs), *([] if choices is None else [choices.claim])])
     own = claims[1] if len(pairs) > 1 else None
-    precedents = claim("precedents", "trees") if {"precedents", "trees"} <= set(means) else None
+    memory = claim("memory", "trees") if {"memory", "trees"} <= set(means) else None
     if not note and "trees" not in means:
         note = "Trees were not measured."
     elif not note and subject == "kin" and own is None:
@@ -356,7 +355,7 @@ def answer(
         linear = claim("local", "kin")
         note = f"{note} But {linear.sentence()}: compare knn.".strip() if linear.verdict == "gain" else note
     added = None if choices is None else replace(choices, claim=claims[-1])
-    return Answer(means, claims[0], own, note, precedents, added)
+    return Answer(means, claims[0], own, note, memory, added)
 
 
 def subject_of(rungs: Container[str]) -> str | None:

@@ -95,9 +95,9 @@ class Entrant:
 
 def n_with_choices(ranker: object, queries: QuerySet) -> int:
     """Return how many queries a ranker ranks by what people chose for them."""
-    if not takes_evidence(ranker) or ranker.evidence_ is None:
+    if not takes_evidence(ranker) or ranker.chosen_ is None:
         return 0
-    return len(np.unique(queries.query_of_row[ranker.evidence_.totals(queries).looks > 0]))
+    return len(np.unique(queries.query_of_row[ranker.chosen_.totals(queries).looks > 0]))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from kinrank.measure import Measure, evaluate
 from kinrank.measure.lists import rank
 from kinrank.rankers import RANKERS, load
 from kinrank.rankers.capabilities import capabilities_of
-from kinrank.rankers.wrapped import unfitted
 from kinrank.registry.notation import call_name
 from kinrank.study.comparison import Coverage, Entrant, Fittable, Origin
 from kinrank.study.peers import PEERS
@@ -67,7 +66,7 @@ def remembers(text: str) -> bool:
 
     Examples
     --------
-    >>> remembers("precedents"), remembers("lightgbm")
+    >>> remembers("kin"), remembers("lightgbm")
     (True, False)
     """
     origin = origin_of(text)
@@ -83,14 +82,14 @@ def make_ranker(text: str, *, group: str | None = None) -> Fittable:
     text
         ``"knn(n_neighbors=400)"``, ``"lightgbm"``.
     group
-        Value for `group_column`, if the ranker, or one that it wraps, has this parameter and it is not set.
+        Value for `group_column`, if the ranker has this parameter and it is not set.
 
     Examples
     --------
     >>> make_ranker("knn(n_neighbors=50)")
     KnnRanker(n_neighbors=50)
-    >>> make_ranker("precedents", group="movie")
-    PrecedentRanker(group_column='movie', ranker=KinRanker(group_column='movie'))
+    >>> make_ranker("kin", group="movie")
+    KinRanker(group_column='movie')
     """
     registry = PEERS if origin_of(text) == "peer" else RANKERS
     made: Any = registry.make(text)
@@ -102,8 +101,6 @@ def _grouped(ranker: Any, group: str) -> Any:
     params = ranker.get_params(deep=False)
     if params.get("group_column", group) is None:
         ranker.set_params(group_column=group)
-    if "ranker" in params:
-        ranker.set_params(ranker=_grouped(unfitted(params["ranker"]), group))
     return ranker
 
 

@@ -13,8 +13,7 @@ from kinrank.progress import Parts
 from kinrank.study.answer import Answer, NearAndFar
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs
 from kinrank.study.entrants import make_ranker, needs_fitting, remembers
-from kinrank.study.families import Families, wanted_families
-from kinrank.study.folds import OnLeak
+from kinrank.study.folds import Families, OnLeak, wanted_families
 from kinrank.study.ladder import COSTS, DECISIVE, climb, missing_trees, rung_of, rungs_to_fit
 from kinrank.study.leaks import LeakReport
 from kinrank.study.study import Study

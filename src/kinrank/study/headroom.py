@@ -22,9 +22,8 @@ from kinrank.rankers.local.model import coefficients
 from kinrank.study.answer import MIN_GAIN, RUNGS, Answer, reason
 from kinrank.study.comparison import Comparison, Entrant, Fittable
 from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top, unjudged_share
-from kinrank.study.families import Families, wanted_families
-from kinrank.study.folds import OnLeak, inner_folds
-from kinrank.study.ladder import COSTS, fit_rungs, ladder, missing_precedents, missing_trees, rungs_to_fit
+from kinrank.study.folds import Families, OnLeak, inner_folds, wanted_families
+from kinrank.study.ladder import COSTS, fit_rungs, ladder, missing_memory, missing_trees, rungs_to_fit
 from kinrank.study.leaks import LeakReport
 from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, scores_by_own_judgments
 from kinrank.study.study import Study
@@ -152,7 +151,7 @@ def headroom(
         What people chose, split in time, for the rung of choices.
     families
         Whether queries with similar texts are never split across folds, and may vary together in tests: as in
-        `kinrank.study.study.Study.split`. None: if a rung remembers judgments or choices, such as precedents.
+        `kinrank.study.study.Study.split`. None: if a rung remembers judgments or choices.
     on_first_answer
         Called with what the linear models say, before trees are measured.
 
@@ -167,7 +166,7 @@ def headroom(
     """
     kin: KinRanker = clone(ranker) if ranker is not None else KinRanker()
     note = missing_trees(queries) if trees else _LINEAR_ONLY
-    remembers = not note and (kin.capabilities.remembers or not missing_precedents(queries, group))
+    remembers = not note and (kin.capabilities.remembers or not missing_memory(queries, group))
     study = Study.split(
         queries,
         test,
@@ -191,7 +190,7 @@ def headroom(
         on_first_answer(first)
     by_rung |= fit_rungs(kin, study, rungs_above, progress)
     rungs = study.with_choices({rung: study.pool(of_folds) for rung, of_folds in by_rung.items()})
-    answer = study.answer(rungs, min_gain=min_gain, note=note or missing_precedents(study.folds[0].train, study.group))
+    answer = study.answer(rungs, min_gain=min_gain, note=note or missing_memory(study.folds[0].train, study.group))
     assert answer is not None  # both linear rungs are always measured
     half = [np.concatenate([getattr(part.half, side) for part in parts]) for side in ("own", "single")]
     return Headroom(

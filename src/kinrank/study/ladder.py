@@ -1,9 +1,9 @@
 """The ladder: from one linear model to `KinRanker`, one ingredient at a time, on the same queries.
 
-one linear model -> a linear model per query -> one tuned LightGBM model -> the same with precedents -> a bag of such
-models -> KinRanker without the queries' own models -> KinRanker. What per-query learning adds to the recommended ranker
-is the last step; the difference between the first and the last rung is mostly that of trees. Precedents are measured if
-queries share documents.
+one linear model -> a linear model per query -> one tuned LightGBM model -> the same with memory -> a bag of such models
+-> KinRanker without weights per query -> KinRanker. What weights per query add to the recommended ranker is the last
+step; the difference between the first and the last rung is mostly that of trees. Memory is measured if queries share
+documents.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.precedents.ranker import PrecedentRanker
 from kinrank.rankers.single import SingleRanker
-from kinrank.rankers.wrapped import unfitted
 from kinrank.study.answer import RUNGS
 from kinrank.study.comparison import Entrant, Fittable
 from kinrank.study.peers import PEERS, LightGBMPeer
@@ -38,11 +36,10 @@ from kinrank.study.study import Study
 
 DECISIVE = ("linear", "trees", "without", "kin")
 """Rungs that decide the answer."""
-COSTS = {"linear": 1, "local": 2, "trees": 15, "precedents": 5, "bag": 35, "without": 25, "kin": 25}
+COSTS = {"linear": 1, "local": 2, "trees": 15, "memory": 5, "bag": 35, "without": 25, "kin": 25}
 """About how long each rung takes, to estimate the time left."""
 _LINEAR = ("linear", "local")
-_TREES = "single(learner=lambdamart)"
-_TUNED = ("precedents", "bag")  # rungs that take the shape of the trees from the rung of one tuned model
+_TUNED = ("memory", "bag")  # rungs that take the shape of the trees from the rung of one tuned model
 _LOCAL = ("knn", "cells", "cluster", "query-class")
 
 
@@ -63,11 +60,10 @@ def rung_of(ranker: object) -> str | None:
 def _rung(name: str, ranker: Any) -> str | None:
     if name == "kin":
         return "kin" if ranker.local else "without"
-    if name == "precedents":
-        return "precedents" if rung_of(unfitted(ranker.ranker)) == "trees" else None
     if name == "single":
         return "linear" if capabilities_of(ranker).weights else "trees"
-    return {"lightgbm": "trees", "lightgbm-bag": "bag", **dict.fromkeys(_LOCAL, "local")}.get(name)
+    peers = {"lightgbm": "trees", "lightgbm-bag": "bag", "lightgbm-memory": "memory"}
+    return {**peers, **dict.fromkeys(_LOCAL, "local")}.get(name)
 
 
 def missing_trees(queries: QuerySet) -> str:
@@ -80,18 +76,18 @@ def missing_trees(queries: QuerySet) -> str:
     return ""
 
 
-def missing_precedents(queries: QuerySet, group: str | None = None) -> str:
-    """Return why there are no judgments of similar queries to learn from; an empty text if there may be some."""
+def missing_memory(queries: QuerySet, group: str | None = None) -> str:
+    """Return why there is nothing to remember for other queries; an empty text if there may be something."""
     if queries.doc_id is None or TEXT not in queries.query_columns:
         lacking = "documents have no ids" if queries.doc_id is None else "queries have no texts"
-        return f"Precedents were not measured: {lacking}."
+        return f"Memory was not measured: {lacking}."
     owner = np.arange(len(queries)) if group is None else np.unique(groups_of(queries, group), return_inverse=True)[1]
     document, owner = hash_texts(queries.doc_id), owner[queries.query_of_row]
     order = np.lexsort((owner, document))
     document, owner = document[order], owner[order]
     if not ((document[1:] == document[:-1]) & (owner[1:] != owner[:-1])).any():
         two = "two queries" if group is None else "queries of two groups"
-        return f"Precedents were not measured: no document is a candidate of {two}."
+        return f"Memory was not measured: no document is a candidate of {two}."
     return ""
 
 
@@ -101,7 +97,7 @@ def ladder(kin: KinRanker) -> dict[str, Callable[[], Fittable]]:
     Examples
     --------
     >>> list(ladder(KinRanker()))
-    ['linear', 'local', 'trees', 'precedents', 'bag', 'without', 'kin']
+    ['linear', 'local', 'trees', 'memory', 'bag', 'without', 'kin']
     """
     shared: dict[str, Any] = {"scale": kin.scale, "missing": kin.missing}
     described: dict[str, Any] = {"describe": kin.describe, "encoder": kin.encoder, "reference": kin.reference}
@@ -109,7 +105,7 @@ def ladder(kin: KinRanker) -> dict[str, Callable[[], Fittable]]:
         "linear": lambda: SingleRanker("rankrls", **shared),
         "local": lambda: KnnRanker(**described, **shared, group_column=kin.group_column),
         "trees": lambda: PEERS["lightgbm"](group_column=kin.group_column),
-        "precedents": lambda: PrecedentRanker(_TREES, group_column=kin.group_column, decide=False),
+        "memory": lambda: PEERS["lightgbm-memory"](keys=kin.keys, group_column=kin.group_column),
         "bag": lambda: PEERS["lightgbm-bag"](kin.n_members, group_column=kin.group_column),
         "without": lambda: clone(kin).set_params(local=False),
         "kin": lambda: clone(kin).set_params(local=kin.local or "auto"),
@@ -141,8 +137,8 @@ def climb(
     """
     climbed = dict(measured or {})
     wanted, trees = rungs_to_fit(study, rungs, climbed), climbed.get("trees")
-    if "precedents" in wanted and trees is not None and not _learned(trees, study):
-        wanted.remove("precedents")  # others would be compared with these trees
+    if "memory" in wanted and trees is not None and not _learned(trees, study):
+        wanted.remove("memory")  # others would be compared with these trees
     fitted = fit_rungs(cast(KinRanker, kin), study, wanted, progress, trees)
     climbed |= {rung: study.pool(of_folds) for rung, of_folds in fitted.items()}
     return {rung: climbed[rung] for rung in RUNGS if rung in climbed}
@@ -153,7 +149,7 @@ def fit_rungs(
 ) -> dict[str, list[Entrant]]:
     """Fit rungs on every fold, one on each core, and return their entrants by fold.
 
-    Precedents and the bag take the shape of the trees from the rung of one tuned model, which is not tuned again;
+    Memory and the bag take the shape of the trees from the rung of one tuned model, which is not tuned again;
     `trees` is that rung if it is measured already.
     """
     made = ladder(kin)
@@ -187,7 +183,7 @@ def _on_fold(entrant: Entrant | None, number: int) -> object:
 
 
 def _learned(trees: Entrant, study: Study) -> bool:
-    """Return whether trees were learned on each fold, so that they can be learned with precedents too."""
+    """Return whether trees were learned on each fold, so that they can be learned with memory, too."""
     parts = trees.parts or (trees,)
     fixed = any(not getattr(getattr(part.ranker, "learner_", None), "learns", True) for part in parts)
     return trees.origin != "model" and len(parts) == len(study.folds) and not fixed
@@ -195,19 +191,15 @@ def _learned(trees: Entrant, study: Study) -> bool:
 
 def _tuned(rung: str, ranker: Any, trees: Any) -> Any:
     """Return an unfitted ranker with the shape of tuned trees, if it takes it."""
-    if rung == "bag" and isinstance(trees, LightGBMPeer):
-        return ranker.set_params(peer=trees)
-    if rung == "precedents" and isinstance(trees, LightGBMPeer):
-        return ranker.set_params(ranker=SingleRanker(trees.learner()))
-    return ranker.set_params(ranker=trees) if rung == "precedents" and isinstance(trees, SingleRanker) else ranker
+    return ranker.set_params(peer=trees) if rung in _TUNED and isinstance(trees, LightGBMPeer) else ranker
 
 
 def rungs_to_fit(study: Study, rungs: Iterable[str], measured: Container[str] = ()) -> list[str]:
     """Return the rungs that are not measured yet and that can be fitted on these queries."""
     trees = bool(study.folds) and not missing_trees(study.folds[0].train)
     wanted = [rung for rung in rungs if rung not in measured and (trees or rung in _LINEAR)]
-    if "precedents" in wanted and missing_precedents(study.folds[0].train, study.group):
-        wanted.remove("precedents")
+    if "memory" in wanted and missing_memory(study.folds[0].train, study.group):
+        wanted.remove("memory")
     return wanted
 
 

@@ -17,9 +17,9 @@ from sklearn.preprocessing import normalize
 from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import VECTORS
 from kinrank.errors import DataError, LeakError
-from kinrank.learn.pairs import JudgedPairs
+from kinrank.learn.ranksvm import JudgedPairs
 from kinrank.measure.base import mean_of
 from kinrank.rankers.local.held_out import MEASURE
 
@@ -127,7 +127,7 @@ _MAX_TELLING = 1_000
 
 
 @dataclass(frozen=True)
-class Giveaway:
+class _Giveaway:
     """A feature that ranks near perfectly by itself."""
 
     feature: str
@@ -144,7 +144,7 @@ class Giveaway:
         )
 
 
-def find_giveaway(queries: QuerySet) -> Giveaway | None:
+def find_giveaway(queries: QuerySet) -> _Giveaway | None:
     """Return the feature that ranks best by itself, up or down, if it is near perfect; None if no feature is.
 
     Queries whose documents all have one grade are left out: any order of them is perfect.
@@ -173,7 +173,7 @@ def find_giveaway(queries: QuerySet) -> Giveaway | None:
     top = int(np.argmax(qualities)) if qualities else 0
     if not qualities or qualities[top] < NEAR_PERFECT:
         return None
-    return Giveaway(sample.feature_names[top], qualities[top], by_chance)
+    return _Giveaway(sample.feature_names[top], qualities[top], by_chance)
 
 
 # --- candidates that the engine did not return and that their features give away -------------------------------------
@@ -359,7 +359,7 @@ _LABELS = {
 
 
 @dataclass(frozen=True)
-class Leak:
+class _Leak:
     """Positions of a test query and of a similar training query, and what they have in common."""
 
     test: int
@@ -373,9 +373,9 @@ class LeakReport:
 
     n_test: int
     """Number of test queries."""
-    seen: tuple[Leak, ...]
+    seen: tuple[_Leak, ...]
     """Test queries with the same id, group, text or rows as a training query."""
-    near: tuple[Leak, ...]
+    near: tuple[_Leak, ...]
     """Other test queries with a near-duplicate in training."""
     added: AddedRows | None = None
     """Training candidates that look like relevant documents added to the hits of an engine."""
@@ -441,18 +441,18 @@ def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> 
     ()
     >>> with_copy = QuerySet.concat([camps[10:], camps[3:4].replace(qid=np.array([99]))])
     >>> find_leaks(camps[:10], with_copy).seen
-    (Leak(test=10, train=3, how='rows'),)
+    (_Leak(test=10, train=3, how='rows'),)
     """
     seen = [*_same("id", train.qid, test.qid)]
     if group is not None:
         seen += _same("group", groups_of(train, group), groups_of(test, group))
-    near: list[Leak] = []
+    near: list[_Leak] = []
     train_texts, test_texts = _texts(train), _texts(test)
     if train_texts is not None and test_texts is not None:
         seen += _same("text", train_texts, test_texts)
         near += _same("words", _words(train_texts), _words(test_texts))
     position, share, count, same = most_similar(rows_as_items(test), rows_as_items(train))
-    seen += [Leak(int(query), int(position[query]), "rows") for query in np.flatnonzero(same)]
+    seen += [_Leak(int(query), int(position[query]), "rows") for query in np.flatnonzero(same)]
     near += _overlapping("some rows", position, share, count >= 2)
     relevant = relevant_as_items(train), relevant_as_items(test)
     if relevant[0] is not None and relevant[1] is not None:
@@ -465,11 +465,11 @@ def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> 
     return LeakReport(len(test), tuple(seen), tuple(near), find_added_rows(train))
 
 
-def _same(how: How, train: Iterable[Any], test: Iterable[Any]) -> list[Leak]:
+def _same(how: How, train: Iterable[Any], test: Iterable[Any]) -> list[_Leak]:
     """Return the queries with the same value in both sets, compared as text; empty values are ignored."""
     positions = {str(value): position for position, value in enumerate(train) if str(value)}
     return [
-        Leak(position, positions[str(value)], how) for position, value in enumerate(test) if str(value) in positions
+        _Leak(position, positions[str(value)], how) for position, value in enumerate(test) if str(value) in positions
     ]
 
 
@@ -485,20 +485,20 @@ def _words(texts: list[str]) -> list[str]:
     return [" ".join(sorted(set(text.split()))) for text in texts]
 
 
-def _overlapping(how: How, position: Int64, share: Float64, enough: NDArray[np.bool_]) -> list[Leak]:
+def _overlapping(how: How, position: Int64, share: Float64, enough: NDArray[np.bool_]) -> list[_Leak]:
     near = np.flatnonzero((share >= NEAR_SHARE) & enough)
-    return [Leak(int(query), int(position[query]), how) for query in near]
+    return [_Leak(int(query), int(position[query]), how) for query in near]
 
 
-def _close(train: NDArray[Any], test: NDArray[Any]) -> list[Leak]:
+def _close(train: NDArray[Any], test: NDArray[Any]) -> list[_Leak]:
     """Return the queries with a high cosine between their vectors."""
     nearest, distance = pairwise_distances_argmin_min(
         normalize(np.asarray(test, dtype=np.float32)), normalize(np.asarray(train, dtype=np.float32))
     )
     close = np.flatnonzero(distance**2 <= 2 - 2 * NEAR_COSINE)  # of unit vectors: 2 - 2 cos
-    return [Leak(int(query), int(nearest[query]), "vector") for query in close]
+    return [_Leak(int(query), int(nearest[query]), "vector") for query in close]
 
 
-def _counts(leaks: Iterable[Leak]) -> str:
+def _counts(leaks: Iterable[_Leak]) -> str:
     counts = Counter(leak.how for leak in leaks)
     return ", ".join(f"{_LABELS[how]}: {count:,}" for how, count in counts.items())

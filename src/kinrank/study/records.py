@@ -25,7 +25,7 @@ def answer_record(found: Answer) -> dict[str, Any]:
         "means": {rung: number(mean) for rung, mean in found.means.items()},
         "gain": _claim(found.gain),
         "own_models": None if found.own is None else _claim(found.own),
-        "precedents": None if found.precedents is None else _claim(found.precedents),
+        "memory": None if found.memory is None else _claim(found.memory),
         "choices": None if found.choices is None else _traffic(found.choices),
         "near_and_far": _near_and_far(found.near_and_far),
     }

@@ -22,8 +22,7 @@ from kinrank.rankers import Ranker, load
 from kinrank.study.answer import CHOICES, MIN_GAIN, Answer, NearAndFar, TrafficAnswer, answer, subject_of
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs, compare
 from kinrank.study.entrants import evaluate_ranker, evaluate_run, fit_and_evaluate, make_ranker, origin_of, pool_folds
-from kinrank.study.families import COLUMN, Families, Related, add_families, has_near
-from kinrank.study.folds import Fold, OnLeak, checked_folds
+from kinrank.study.folds import COLUMN, Families, Fold, OnLeak, Related, add_families, checked_folds, has_near
 from kinrank.study.leaks import LeakReport
 from kinrank.study.traffic import SplitInTime
 
@@ -51,7 +50,7 @@ class Study:
     """The measures; the first decides."""
     group: str | None = None
     """Query column whose values are never split, and may vary together in tests. Families that are kept together are
-    one: `kinrank.study.families.COLUMN`.
+    one: `kinrank.study.folds.COLUMN`.
     """
     leaks: OnLeak = "refuse"
     """What was done with test queries seen in training."""
@@ -357,7 +356,7 @@ class Study:
         found = answer(values, names, groups=self.groups, min_gain=min_gain, note=note, choices=choices)
         if found is None:
             return None
-        claims = [(each.name, each.against) for each in (found.gain, found.own, found.precedents) if each is not None]
+        claims = [(each.name, each.against) for each in (found.gain, found.own, found.memory) if each is not None]
         by_name = {entrant.name: entrant for entrant in rungs.values()}
         return replace(found, near_and_far=self._near_and_far(by_name, claims))
 

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinrank.data.arrow_columns import decoded, is_number, is_text
 from kinrank.data.queryset import QuerySet
-from kinrank.data.tables import INFO_PREFIX, QUERY_PREFIX, TITLE, WEIGHT, ColumnNames
+from kinrank.data.tables import INFO_PREFIX, QUERY_PREFIX, TITLE, WEIGHT, ColumnNames, decoded, is_number, is_text
 from kinrank.errors import DataError
 from kinrank.study.leaks import find_added_rows, find_giveaway
 
@@ -67,15 +66,11 @@ class TableCheck:
         """Return the commands to type next, quoted for a shell; none if a problem must be solved first."""
         if not self.ready or self.queries is None:
             return []
-        title = self.columns.get("title", TITLE)
-        untitled = [] if title == TITLE else ["--drop", title]
-        titled, words = _column_options(self.columns), [*_column_options(self.columns), *untitled]
+        words = _column_options(self.columns)
         if not self.queries.n_features:
             engine = ["--engine", "elasticsearch+http://localhost:9200/INDEX", "--features", "features.toml"]
             return [shlex.join(["kinrank", "log", *engine, "--judgments", path, "--out", "logged.parquet", *words])]
-        study, training = ["kinrank", "headroom", path, *words], ["kinrank", "train", path, "--model", "model", *titled]
-        if untitled:
-            training += ["--title", title]
+        study, training = ["kinrank", "headroom", path, *words], ["kinrank", "train", path, "--model", "model", *words]
         if self.group is not None:
             study += ["--group", self.group]
             training += ["--set", f"group_column={self.group}"]
@@ -96,7 +91,7 @@ def check_table(table: pa.Table, given: ColumnNames) -> TableCheck:
     --------
     >>> table = pa.table({"query": ["red car", "red car"], "sku": ["a", "b"], "label": [1, 0], "bm25": [2.5, 1.0]})
     >>> check_table(table, {}).commands("my table.csv")[0]
-    "kinrank headroom 'my table.csv' --qid query --y label --doc-id sku --text query"
+    "kinrank headroom 'my table.csv' --columns qid=query,y=label,doc_id=sku,text=query"
     """
     check = TableCheck()
     if len(set(table.column_names)) < table.num_columns:
@@ -127,7 +122,11 @@ def _named_columns(check: TableCheck, columns: dict[str, pa.ChunkedArray], given
     wanted = {"query ids": ("qid", qid), "grades": ("y", y)}
     for subject, (option, name) in wanted.items():
         if name is None or name not in columns:
-            check.add("problem", subject, f"no column of {subject} among {list(columns)}: name it by --{option} COLUMN")
+            check.add(
+                "problem",
+                subject,
+                f"no column of {subject} among {list(columns)}: --columns {option}=COLUMN names it",
+            )
     named: ColumnNames = {"qid": qid or "qid", "y": y or "y"}
     if doc_id is not None:
         named["doc_id"] = doc_id
@@ -214,7 +213,7 @@ def check_queries(check: TableCheck) -> None:
     if queries.y is not None and queries.n_features:
         giveaway, added = find_giveaway(queries), find_added_rows(queries)
         if giveaway is not None:
-            check.add("note", "leaks", f"{giveaway}; if it is made from the judgments, add --drop")
+            check.add("note", "leaks", f"{giveaway}; if it is made from the judgments, add --columns drop=FEATURE")
         if added is not None:
             check.add("problem", "leaks", str(added.error()))
 
@@ -280,18 +279,20 @@ def _group(check: TableCheck, queries: QuerySet) -> str | None:
 
 
 def _column_options(columns: ColumnNames) -> list[str]:
-    """Return the options that differ from the defaults, as words of a command line."""
-    words = []
-    for name, default in {"qid": "qid", "y": "y", "doc_id": "doc_id", "text": "text"}.items():
-        if (value := columns.get(name, default)) not in (default, f"query.{default}"):
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    for option, names in {
-        "features": columns["features"],
-        "query-column": columns["query"],
-        "drop": columns["drop"],
-    }.items():
-        words += [word for name in names or () for word in (f"--{option}", name)]
-    return words
+    """Return the option that names columns, as words of a command line, if any differs from the defaults."""
+    defaults = {"qid": ("qid",), "y": ("y",), "doc_id": ("doc_id",), "text": ("text", "query.text"), "title": (TITLE,)}
+    named = [
+        f"{name}={_escaped(str(value))}"
+        for name, usual in defaults.items()
+        if (value := columns.get(name, usual[0])) not in usual
+    ]
+    lists = {"features": columns["features"], "query": columns["query"], "drop": columns["drop"]}
+    named += [f"{name}={','.join(map(_escaped, names))}" for name, names in lists.items() if names]
+    return ["--columns", ",".join(named)] if named else []
+
+
+def _escaped(name: str) -> str:
+    return name.replace(",", "\\,")
 
 
 def _given(given: ColumnNames, option: Literal["qid", "y", "doc_id"], columns: Iterable[str]) -> str | None:

@@ -19,10 +19,11 @@ from kinrank.data.hashes import keys_of
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure import PairedComparison, compare_paired
+from kinrank.memory.columns import texts_of
 from kinrank.memory.evidence import Evidence, evidence_before
+from kinrank.memory.kin import FAMILY, nearest_similarity
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.choices.ranker import ChoiceRanker
-from kinrank.rankers.local.kin_evidence import KinEvidence
+from kinrank.rankers.kin.chosen import WithChoices
 from kinrank.study.answer import Claim, TrafficAnswer, TrafficPart
 
 Recurrence = Literal["recurring", "similar", "new"]
@@ -82,7 +83,7 @@ class SplitInTime:
         looks = self.evidence.totals(queries, days=(self.day, self.evidence.days[1])).looks
         return _of_queries(queries, looks)
 
-    def fit(self, ranker: Ranker, train: QuerySet | None, test: QuerySet) -> ChoiceRanker:
+    def fit(self, ranker: Ranker, train: QuerySet | None, test: QuerySet) -> WithChoices:
         """Add the choices before the measured days to a fitted ranker; grades of test queries are not used."""
         both = _together(train, test)
         early = evidence_before(self.evidence, both, self.day)
@@ -91,16 +92,17 @@ class SplitInTime:
                 f"nobody chose a candidate of these queries before {self.date}: check that the texts of queries and "
                 "the ids of documents are those of the click log"
             )
-        return ChoiceRanker(ranker, early, prefit=True).fit(both)
+        return WithChoices(ranker, early).fit(both)
 
     def recurrence(self, train: QuerySet | None, test: QuerySet) -> NDArray[np.str_]:
-        """Return whether the candidates of each query were looked at before, for it or for similar queries, or not."""
+        """Return whether each query was asked before, or one with nearly its text, or neither."""
         both = _together(train, test)
         early = evidence_before(self.evidence, both, self.day)
-        seen = early.totals(both)
-        kin = KinEvidence().fit(both).remember(both, seen, np.zeros(both.n_rows))
-        lent = kin.totals(test, kin.neighbors(test), 1.0)
-        own, similar = (_of_queries(test, looks) > 0 for looks in (early.totals(test).looks, lent.looks))
+        asked = _of_queries(both, early.totals(both).looks) > 0
+        own = _of_queries(test, early.totals(test).looks) > 0
+        texts = texts_of(both)
+        known = [text for text, before in zip(texts, asked, strict=True) if before]
+        similar = nearest_similarity(texts[len(both) - len(test) :], known) > FAMILY if known else own
         return np.where(own, "recurring", np.where(similar, "similar", "new"))
 
     def answer(

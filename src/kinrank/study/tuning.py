@@ -2,42 +2,295 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.arrays import Float64
+from kinrank.data.files import claim_folder, write_json
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import has_text
+from kinrank.describe import Describer
 from kinrank.errors import MissingExtraError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing
+from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG, Measure, compare_paired
 from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
+from kinrank.rankers.base import Ranker
 from kinrank.rankers.kin.ranker import KinRanker
+from kinrank.rankers.kin.settings import MOST_TREES
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.persistence import settings_of
+from kinrank.rankers.persistence import from_settings, settings_of
+from kinrank.rankers.registry import RANKERS
 from kinrank.rankers.single import SingleRanker
+from kinrank.registry import import_extra
 from kinrank.study.answer import ONE_MODEL, RUNGS, Answer, Claim, answer
 from kinrank.study.folds import OnLeak
 from kinrank.study.ladder import missing_trees, rung_of
-from kinrank.study.space import (
-    Proposal,
-    available_families,
-    follow_up_proposals,
-    listed_proposals,
-    sampled_proposal,
-    without_local_models,
-)
+from kinrank.study.peers import SHAPES
 from kinrank.study.study import Study
 from kinrank.study.sweep import sweep_neighbors, sweep_trees
-from kinrank.study.trials import Trial, TrialLog
+
+# --- trials of a tuning study in a folder, so that an interrupted study can be resumed --------------------------------
+#
+# ::
+#
+#     study.json      data, measure and folds; another study cannot use the folder
+#     trials.jsonl    one trial per line, written when it ends
+#     values/N.npy    the measure of every query in trial N
+#     settings.json   the ranker of the best trial so far
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A tried ranker and its quality."""
+
+    key: str
+    family: str
+    stage: str
+    """See `kinrank.study.tuning.Proposal`."""
+    record: dict[str, Any]
+    """Settings of the ranker with the best k and prior, from `kinrank.rankers.persistence.settings_of`."""
+    quality: float
+    """Mean of the measure on queries that the ranker was not fitted on."""
+    seconds: float
+    """Duration of the trial."""
+    params: dict[str, Any] | None = None
+    """Sampled parameters, if it was sampled."""
+
+    def make(self) -> Ranker:
+        """Return the unfitted ranker."""
+        ranker: Ranker = from_settings(self.record)
+        return ranker
+
+
+class _TrialLog:
+    """Folder of a tuning study.
+
+    Parameters
+    ----------
+    folder
+        Path of the folder; created if missing. A folder of another study raises.
+    protocol
+        What must be equal for trials to be comparable: data, measure, folds.
+    """
+
+    def __init__(self, folder: str | Path, protocol: dict[str, Any]) -> None:
+        self.folder = Path(folder)
+        claim_folder(folder, "study.json", protocol, "tuning study")
+        self.trials = self._read()
+        if self.best is not None:  # the process may have been killed before writing the settings
+            write_json(self.best.record, self._settings, indent=2)
+
+    @property
+    def best(self) -> Trial | None:
+        """The first trial with the highest quality."""
+        return max(self.trials, key=lambda trial: trial.quality, default=None)
+
+    def values(self, trial: Trial) -> Float64:
+        """Return the measure of every query in a trial."""
+        values: Float64 = np.load(self._values(self.trials.index(trial)))
+        return values
+
+    def add(self, trial: Trial, values: Float64) -> None:
+        """Append a trial with the measure of every query, and write its settings if it is the best."""
+        file = self._values(len(self.trials))
+        file.parent.mkdir(exist_ok=True)
+        np.save(file, values)
+        with self._file.open("a") as stream:
+            stream.write(json.dumps(asdict(trial)) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.trials.append(trial)
+        if self.best is trial:
+            write_json(trial.record, self._settings, indent=2)
+
+    def _values(self, number: int) -> Path:
+        return self.folder / "values" / f"{number}.npy"
+
+    @property
+    def _settings(self) -> Path:
+        return self.folder / "settings.json"
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "trials.jsonl"
+
+    def _read(self) -> list[Trial]:
+        if not self._file.exists():
+            return []
+        raw = self._file.read_bytes()
+        whole = raw[: raw.rfind(b"\n") + 1]  # drop a partly written last line
+        if len(whole) < len(raw):
+            self._file.write_bytes(whole)
+        return [Trial(**json.loads(line)) for line in whole.splitlines()]
+
+
+# --- rankers that tuning tries, in order: a fixed list, variations of the best, then samples of Optuna ----------------
+
+
+Stage = Literal["list", "follow-up", "drawn"]
+
+FAMILIES = ("single", "knn", "lambdamart", "kin")
+"""Families tuned by default; "lambdamart" is one LightGBM model for all queries. Other rankers are tried untuned."""
+TREES = ("lambdamart", "kin")
+
+
+@dataclass(frozen=True)
+class _Proposal:
+    """A ranker to try."""
+
+    family: str
+    """One of `FAMILIES`."""
+    ranker: Ranker
+    """The unfitted ranker."""
+    stage: Stage = "list"
+    """Where the proposal comes from."""
+    sweep: bool = False
+    """Whether to try all values of k and prior strength, or all numbers of trees, in one pass."""
+    params: dict[str, Any] | None = None
+    """Sampled parameters, if it was sampled."""
+
+    @property
+    def key(self) -> str:
+        """Text that identifies the proposal."""
+        return json.dumps([self.family, settings_of(self.ranker), self.sweep], sort_keys=True)
+
+
+def available_families(queries: QuerySet) -> list[str]:
+    """Return the families that can be fitted with the installed packages and to these grades."""
+    return [family for family in FAMILIES if family not in TREES or not missing_trees(queries)]
+
+
+def listed_proposals(
+    queries: QuerySet, families: Sequence[str], *, reference: str | int | None, group: str | None, missing: Missing
+) -> Iterator[_Proposal]:
+    """Yield the fixed list, cheap and promising rankers first.
+
+    Parameters
+    ----------
+    queries
+        Training queries; they determine which descriptions are possible.
+    families
+        Families of `FAMILIES` to try.
+    reference, group, missing
+        As in `kinrank.study.tuning.Plan`.
+    """
+    for family in families:
+        if family not in FAMILIES and family not in RANKERS:
+            choices = dict.fromkeys((*available_families(queries), *RANKERS))
+            raise ParameterError(f"unknown family {family!r}: choose one of {', '.join(choices)}")
+    linear: dict[str, Any] = {"missing": missing}
+    if "single" in families:
+        for penalty in (0.01, 0.001, 0.1):
+            yield _Proposal("single", SingleRanker(RankRLS(penalty=penalty), **linear))
+    if "knn" in families:
+        for blocks, components in descriptions(queries):
+            describer = Describer(blocks, reference=reference, n_components=components)
+            yield _Proposal("knn", KnnRanker(describe=describer, **linear), sweep=True)
+    if "kin" in families:
+        for bag in (None, LambdaMART(MOST_TREES, 31, 0.05, params={"feature_fraction": 0.5})):
+            yield _Proposal("kin", KinRanker(trees=bag, reference=reference, group_column=group, **linear))
+    if "lambdamart" in families:
+        for leaves, least in SHAPES:  # as the LightGBM of a comparison tries them
+            trees = LambdaMART(MOST_TREES, leaves, 0.05, least, n_threads=1)
+            yield _Proposal("lambdamart", SingleRanker(trees), sweep=True)
+    for family in families:
+        if family not in FAMILIES:
+            yield _Proposal(family, _with_defaults(family, reference=reference, missing=missing))
+
+
+def _with_defaults(family: str, **shared: Any) -> Ranker:
+    """Return a registered ranker with its defaults and the shared parameters that it has."""
+    ranker: Ranker = RANKERS[family]()
+    known = ranker.get_params(deep=False)
+    ranker.set_params(**{name: value for name, value in shared.items() if name in known and value is not None})
+    return ranker
+
+
+def descriptions(queries: QuerySet) -> Iterator[tuple[dict[str, float] | str, int | None]]:
+    """Yield blocks and number of components of the descriptions that are possible for the queries."""
+    if has_text(queries):
+        yield "summaries+text", None
+        yield {"summaries": 1.0, "text": 4.0}, None
+        yield "summaries+text", 46
+        yield "text", None
+    yield "summaries", None
+    yield "mean", None
+
+
+def without_local_models(best: KinRanker) -> _Proposal:
+    """Return the best listed KinRanker without the queries' own models, to show what they add."""
+    return _Proposal("kin", KinRanker(**{**best.get_params(deep=False), "local": False}), "follow-up")
+
+
+def follow_up_proposals(best: KnnRanker) -> Iterator[_Proposal]:
+    """Yield variations of the best listed KNN ranker: other penalties, neighbors that count alike, more of them."""
+    for penalty in (0.003, 0.03):
+        yield _Proposal("knn", _vary(best, learner=RankRLS(penalty=penalty)), "follow-up", sweep=True)
+    yield _Proposal("knn", _vary(best, neighbor_weights="uniform"), "follow-up", sweep=True)
+    yield _Proposal("knn", _vary(best, n_neighbors=2 * best.k), "follow-up")
+
+
+def _vary(ranker: KnnRanker, **changes: Any) -> KnnRanker:
+    return KnnRanker(**{**ranker.get_params(deep=False), **changes})
+
+
+Drawn = tuple[dict[str, Any], float]
+
+
+def sampled_proposal(
+    queries: QuerySet, reference: str | int | None, missing: Any, earlier: Sequence[Drawn], seed: int
+) -> _Proposal:
+    """Return a KNN ranker with block weights, components and penalty sampled by Optuna's TPE sampler.
+
+    Parameters
+    ----------
+    queries
+        Training queries; they determine which blocks are possible.
+    reference, missing
+        As in `KnnRanker`.
+    earlier
+        Parameters and quality of earlier samples.
+    seed
+        Seed; the same seed and earlier samples give the same result.
+    """
+    optuna = import_extra("optuna", "tune")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    space = dict(_space(optuna, queries, reference))
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed + len(earlier)))
+    for params, value in earlier:
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=value))
+    drawn = study.ask(space).params
+    blocks = {name.removeprefix("block "): value for name, value in drawn.items() if name.startswith("block ")}
+    describer = Describer(blocks, reference=reference, n_components=drawn["n_components"])
+    ranker = KnnRanker(describe=describer, learner=RankRLS(penalty=drawn["penalty"]), missing=missing)
+    return _Proposal("knn", ranker, "drawn", sweep=True, params=drawn)
+
+
+def _space(optuna: Any, queries: QuerySet, reference: str | int | None) -> Iterator[tuple[str, Any]]:
+    floats = optuna.distributions.FloatDistribution
+    blocks = ["mean", "std", "max", "size"]
+    blocks += ["predictors"] if reference is not None else []
+    blocks += ["text"] if has_text(queries) else []
+    for block in blocks:
+        yield f"block {block}", floats(0.1, 8.0, log=True)
+    yield "penalty", floats(0.001, 0.1, log=True)
+    yield "n_components", optuna.distributions.CategoricalDistribution([None, 16, 46])
+
+
+# --- choose a ranker, description, k and prior on the training queries, within a budget; resumable --------------------
+
 
 Folds = list[tuple[QuerySet, QuerySet]]
 
@@ -47,7 +300,7 @@ class Plan:
     """What to try, for how long, and how to measure it."""
 
     families: Sequence[str] | None = None
-    """Families of `kinrank.study.space.FAMILIES` to try; by default all that can be fitted."""
+    """Families of `kinrank.study.tuning.FAMILIES` to try; by default all that can be fitted."""
     n_trials: int = 25
     """Maximum number of trials, including earlier runs."""
     seconds: float | None = None
@@ -163,7 +416,7 @@ def tune(
         "reference": plan.reference,
         "missing": plan.missing,
     }
-    log = TrialLog(folder, protocol)
+    log = _TrialLog(folder, protocol)
     start = time.perf_counter()
     stopped = f"reached the limit of {plan.n_trials} trials"
     proposals = _proposals(queries, plan, log)
@@ -190,7 +443,7 @@ def tune(
     return Tuning(tuple(log.trials), best, stopped, answer(rungs, groups=study.groups_by_fold, note=note))
 
 
-def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Proposal]:
+def _proposals(queries: QuerySet, plan: Plan, log: _TrialLog) -> Iterator[_Proposal]:
     """Yield rankers that are not in the log: the list, variations of its best, then samples."""
     families = list(plan.families or available_families(queries))
     shared: dict[str, Any] = {"reference": plan.reference, "group": plan.group, "missing": plan.missing}
@@ -205,18 +458,18 @@ def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Proposa
         yield sampled_proposal(queries, plan.reference, plan.missing, earlier, plan.seed)
 
 
-def _best_listed(log: TrialLog, family: str) -> Any:
+def _best_listed(log: _TrialLog, family: str) -> Any:
     """Return the unfitted ranker of the best trial of the list; the family tells its class."""
     listed = [trial for trial in log.trials if trial.family == family and trial.stage == "list"]
     return max(listed, key=lambda trial: trial.quality).make()
 
 
-def _new(proposals: Iterator[Proposal], log: TrialLog) -> Iterator[Proposal]:
+def _new(proposals: Iterator[_Proposal], log: _TrialLog) -> Iterator[_Proposal]:
     done = {trial.key for trial in log.trials}
     return (proposal for proposal in proposals if proposal.key not in done)
 
 
-def _try(proposal: Proposal, folds: Folds, measure: Measure) -> tuple[Trial, Float64]:
+def _try(proposal: _Proposal, folds: Folds, measure: Measure) -> tuple[Trial, Float64]:
     """Return the trial, and the measure of every query."""
     start = time.perf_counter()
     ranker = clone(proposal.ranker)

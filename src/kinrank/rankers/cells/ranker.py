@@ -13,7 +13,7 @@ from kinrank.arrays import State
 from kinrank.data.blocks import Blocks, QuerySetBlocks
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer, make_describer
-from kinrank.describe.spec import Spec
+from kinrank.describe.blocks import Spec
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner

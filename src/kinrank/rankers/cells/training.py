@@ -114,7 +114,7 @@ def plan_cells(
 ) -> CellPlan:
     """Fit the preparer, the describer and the cells on a sample of the queries."""
     sample = Sample.of_rows(blocks, SAMPLE_ROWS)
-    sampled = map_ordered(executor, BlockSampler(blocks, sample, preparer), sample.blocks)
+    sampled = map_ordered(executor, _BlockSampler(blocks, sample, preparer), sample.blocks)
     queries = QuerySet.concat(list(chain.from_iterable(sampled)))
     targets = None
     with threadpool_limits(1):  # several BLAS threads may add in another order
@@ -126,8 +126,8 @@ def plan_cells(
         wanted = POINTS_PER_CELL * n_cells
         if len(queries) < wanted and sample.share < 1.0:
             more = Sample.of_rows(blocks, int(wanted * queries.n_rows / len(queries)))
-            sampler = BlockSampler(blocks, more, preparer)
-            described = map_ordered(executor, BlockDescriber(sampler, describer), more.blocks)
+            sampler = _BlockSampler(blocks, more, preparer)
+            described = map_ordered(executor, _BlockDescriber(sampler, describer), more.blocks)
             points = np.concatenate(list(chain.from_iterable(described)))
     tree = CellTree(n_cells).fit(points, partial(map_ordered, executor))
     sample_positions = np.linspace(0, len(points) - 1, min(len(points), _USUAL)).astype(np.int64)
@@ -135,7 +135,7 @@ def plan_cells(
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSampler:
+class _BlockSampler:
     """Reads the queries of a block that are in a sample."""
 
     blocks: Blocks
@@ -152,10 +152,10 @@ class BlockSampler:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockDescriber:
+class _BlockDescriber:
     """Describes the queries of a block that are in a sample."""
 
-    sampler: BlockSampler
+    sampler: _BlockSampler
     describer: Describer
 
     def __call__(self, block: int) -> list[Float32]:

@@ -16,6 +16,8 @@ from kinrank.errors import ParameterError
 from kinrank.memory.columns import targets_of
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.intake import JudgedArrays, takes_arrays
+from kinrank.rankers.kin.base import BasePart
+from kinrank.rankers.kin.chosen import ChosenPart
 from kinrank.rankers.kin.model import KinModel
 from kinrank.rankers.kin.parts import MemoryPart
 from kinrank.rankers.knn.ranker import KnnRanker
@@ -31,6 +33,8 @@ class AdaptiveLocalPart:
     unseen_: JudgedQueries
     encoder_: Encoder | None
     memory_: MemoryPart | None
+    chosen_: ChosenPart | None
+    base_: BasePart | None
     names_: Names
 
     if TYPE_CHECKING:  # of Ranker
@@ -67,8 +71,9 @@ class AdaptiveLocalPart:
         return self.local_.has_judged(qid)
 
     def encoded(self, queries: QuerySet) -> QuerySet:
-        """Return the queries with a vector each, encoded from their texts unless they have vectors already."""
-        return encode_texts(self.encoder_, queries)
+        """Return the queries with a vector each, encoded unless they have vectors, and with the score of the base."""
+        encoded = encode_texts(self.encoder_, queries)
+        return encoded if self.base_ is None else self.base_.with_score(encoded)
 
     @property
     def _knn(self) -> KnnRanker:
@@ -100,6 +105,8 @@ class AdaptiveLocalPart:
         self.local_.add(queries)
         if self.memory_ is not None:
             self.memory_ = self.memory_.added(queries)
+        if self.chosen_ is not None:
+            self.chosen_ = self.chosen_.added(queries)
         self.names_ = self.names_.added(queries)
         self._set_unseen(queries.qid)
         return self
@@ -133,6 +140,8 @@ class AdaptiveLocalPart:
     def _forget(self, qid: ArrayLike) -> None:
         if self.memory_ is not None:
             self.memory_ = self.memory_.without(qid)
+        if self.chosen_ is not None:
+            self.chosen_ = self.chosen_.without(qid)
 
     @takes_arrays
     def fit_alike(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:

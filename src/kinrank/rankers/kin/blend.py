@@ -8,7 +8,7 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.within_query import standardize
+from kinrank.describe.blocks import standardize
 from kinrank.measure import Measure
 from kinrank.rankers.local.held_out import MEASURE
 

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.memory.evidence import Totals
 from kinrank.rankers.kin.trees import TreeView
 from kinrank.rankers.local.explanation import Explanation, ordinal, ranks
 
 _SHOWN = 10
-PARTS = ("trees: features", "trees: standing", "trees: local score", "trees: memory", "local", "global")
+PARTS = ("trees: features", "trees: standing", "trees: local score", "trees: memory", "local", "global", "base")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +34,20 @@ class KinExplanation(Explanation):
     rank: Int64
     rank_without: Int64
     """The rank of each document, from 1, and that without memory; shape (documents,)."""
+    looks: Float64
+    choices: Float64
+    """How often people looked at each document for this query, and how often they chose it; shape (documents,)."""
+    held_back: Float64
+    """How many of these choices do not lift the document, because too few people made them; shape (documents,)."""
     contributions: Float64
-    """What each ingredient adds to each document's score; a row sums to the score. Each ingredient has mean 0 over the
-    query, so a positive number lifts the document above the query's average; shape (documents, parts).
+    """What each ingredient adds to each document's score; a row sums to the score before what people chose for this
+    query. Each ingredient has mean 0 over the query, so a positive number lifts the document above the query's average;
+    shape (documents, parts).
     """
 
     @property
     def scores(self) -> Float64:
-        """The score of each document."""
+        """The score of each document, before what people chose for this query."""
         total: Float64 = self.contributions.sum(axis=1)
         return total
 
@@ -51,9 +58,18 @@ class KinExplanation(Explanation):
         total = sizes.sum() or 1.0
         return dict(zip(self.parts, (sizes / total).tolist(), strict=True))
 
+    def chosen(self, row: int) -> str:
+        """Return in words how often people chose a document, and its rank without that; empty if nobody looked."""
+        yet = ", by too few people to lift it yet" if round(self.held_back[row]) > 0 else ""
+        counted = _counted(self.looks[row], self.choices[row])
+        return self._moved(f"chosen {counted} for this query{yet}", row) if counted else ""
+
     def judged(self, row: int) -> str:
         """Return in words how a document was judged for similar queries, and its rank without that."""
-        reason, without = self.reasons[row], self.rank_without[row]
+        return self._moved(self.reasons[row], row)
+
+    def _moved(self, reason: str, row: int) -> str:
+        without = self.rank_without[row]
         moved = reason and without != self.rank[row]
         return f"{reason}; without that it would be {ordinal(without)}" if moved else reason
 
@@ -68,9 +84,9 @@ class KinExplanation(Explanation):
             lines.insert(1, "  no judged query is near: the global model replaces its own")
         best = np.argsort(self.rank)[:_SHOWN].tolist()
         shown = [row for row in best if self.rank[row] == 1 or self.rank[row] != self.rank_without[row]]
-        told = [(row, self.judged(row)) for row in shown]
+        told = [(row, self.chosen(row) or self.judged(row)) for row in shown]
         moved = [f"  {ordinal(self.rank[row])}: {self.document_name(row)}, {words}" for row, words in told if words]
-        lines = [f"{self.heading}: what was chosen for queries like it", *moved, *lines] if moved else lines
+        lines = [f"{self.heading}: what was chosen for it and for queries like it", *moved, *lines] if moved else lines
         for document in np.argsort(-self.scores, kind="stable")[:3]:
             added = ", ".join(
                 f"{part} {value:+.2f}"
@@ -87,8 +103,10 @@ def explain_kin(
     blended: Float64,
     trees: Float64,
     has_kin: NDArray[np.bool_],
+    scores: Float64,
     without: Float64,
     reasons: Sequence[Sequence[str]],
+    own: Totals,
 ) -> list[KinExplanation]:
     """Explain each query.
 
@@ -104,11 +122,14 @@ def explain_kin(
         The trees' column split by what they look at, from `split_trees`.
     has_kin
         Whether each query has a judged query near enough.
-    without
-        The scores without memory.
+    scores, without
+        The scores, and those without memory.
     reasons
         What memory knows of the documents of each query, in words.
+    own
+        What people looked at and chose.
     """
+    few = own.few or Totals.zeros(queries.n_rows)
     contributions = np.hstack([trees, blended[:, 1:]])
     explained = []
     for query, near in enumerate(neighbors):
@@ -119,12 +140,30 @@ def explain_kin(
                 has_kin=bool(has_kin[query]),
                 parts=PARTS,
                 reasons=list(reasons[query]),
-                rank=ranks(blended[rows].sum(axis=1)),
+                rank=ranks(scores[rows]),
                 rank_without=ranks(without[rows]),
+                looks=own.looks[rows],
+                choices=own.choices[rows],
+                held_back=few.choices[rows],
                 contributions=contributions[rows],
             )
         )
     return explained
+
+
+def _counted(looks: float, choices: float) -> str:
+    """Return looks and choices in words; empty if there is less than half a look. Looks are expected ones.
+
+    Examples
+    --------
+    >>> _counted(83.2, 66.0), _counted(0.1, 1.0), _counted(0.2, 0.0)
+    ('66 times in 83 looks', '1 time in 0.1 looks', '')
+    """
+    times = max(round(choices), 0)
+    if not times and looks < 0.5:
+        return ""
+    looked = f"{looks:.0f}" if looks >= max(times, 1) - 0.5 else f"{looks:.1f}".removesuffix(".0")
+    return f"{times} {'time' if times == 1 else 'times'} in {looked} {'look' if looked == '1' else 'looks'}"
 
 
 def split_trees(

@@ -137,7 +137,9 @@ class KinFitting:
         values, are tried, too.
         """
         if not folds:
-            return KinModel.of(local, [], dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True)), {}, TreeView())
+            alone = "global" if self.settings.base is None else "base"
+            shares = dict.fromkeys(INGREDIENTS, 0.0) | {alone: 1.0}
+            return KinModel.of(local, [], shares, {}, TreeView())
         n_memory = 0 if self.memory is None else self.memory.shape[1]
         view = TreeView(not weights_differ(judged), bool(self.settings.local), n_memory)
         settings: LambdaMART = tree_settings(self.settings).set_params(seed=self.settings.seed)
@@ -157,19 +159,26 @@ class KinFitting:
             view, records = training.tree_view, [found]
         bag = training.run(self.executor, self.progress, self.train_member)
         own_models = bool(self.settings.local) and training.seen is None
-        shares, record = self._decide(judged, standardized_columns(bag.parts, judged), own_models)
+        by_base = np.zeros((judged.n_rows, 1)) if self.settings.base is None else judged.X[:, -1:].astype(np.float64)
+        parts = standardized_columns(np.hstack([bag.parts, by_base]), judged)
+        shares, record = self._decide(judged, parts, own_models)
         members = [model.keep_trees(n_trees_of_bag(bag.n_trees, bag.n_grown)) for model in bag.members]
         if not settings.learns:
             view = TreeView(standing=False, local=False)
-        return KinModel.of(local, members, shares, record, view, records)
+        held_out = parts @ np.array([shares[name] for name in INGREDIENTS])
+        return KinModel.of(local, members, shares, record, view, records, held_out)
 
     def _decide(self, queries: QuerySet, parts: Float64, local: bool) -> tuple[dict[str, float], dict[str, float]]:
         """Return the shares by the standardized out-of-fold scores of each ingredient, and the quality of each.
 
         If not `local`, the queries' own models have no share.
         """
-        quality = dict(zip(INGREDIENTS, (quality_of(part, queries) for part in parts.T), strict=True))
         linear = ["local", "global"] if local else ["global"]
+        measured = list(INGREDIENTS[:3])
+        if self.settings.base is not None:
+            linear.append("base")
+            measured.append("base")
+        quality = {name: quality_of(parts[:, INGREDIENTS.index(name)], queries) for name in measured}
         # The first is kept alone, unless a blend is better. With too few rows to split, the trees tie all candidates.
         blendable = ["trees", *linear] if parts[:, 0].any() else list(reversed(linear))
         shares, blended = best_shares(parts[:, [INGREDIENTS.index(part) for part in blendable]], queries)

@@ -23,8 +23,8 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.neighbor_model import LocalPrediction
 from kinrank.store import nest, unnest
 
-INGREDIENTS = ("trees", "local", "global")
-RECORDED = (*INGREDIENTS, "blend")
+INGREDIENTS = ("trees", "local", "global", "base")
+RECORDED = ("trees", "local", "global", "blend", "base")
 
 
 class IngredientScores(NamedTuple):
@@ -44,7 +44,7 @@ class KinModel:
     members: list[LambdaMART]
     """The bag of tree models; empty if there were too few queries to hold any out."""
     shares: dict[str, float]
-    """The shares of trees, local and global model."""
+    """The shares of trees, local and global model, and of the base, whose score is then the last feature."""
     record: dict[str, float]
     """Out-of-fold quality of each ingredient and of the blend."""
     forest: Forest | None
@@ -53,6 +53,8 @@ class KinModel:
     """What the trees see."""
     parts: Sequence[PartRecord]
     """Whether weights per query were kept, and why; empty if that was not tried, or after loading."""
+    held_out: Float64 | None = None
+    """The scores of the training queries by models that had not seen them; None if there are none, or after loading."""
 
     @classmethod
     def of(
@@ -63,15 +65,16 @@ class KinModel:
         record: dict[str, float],
         view: TreeView,
         parts: Sequence[PartRecord] = (),
+        held_out: Float64 | None = None,
     ) -> KinModel:
         """Join the trees of all members."""
         forest = Forest.from_text(*(model.text for model in members)) if members else None
-        return cls(local, members, shares, record, forest, view, parts)
+        return cls(local, members, shares, record, forest, view, parts, held_out)
 
     @property
     def share_of_each(self) -> Float64:
         """The shares in the order of `INGREDIENTS`."""
-        return np.array([self.shares[name] for name in INGREDIENTS])
+        return np.array([self.shares.get(name, 0.0) for name in INGREDIENTS])
 
     @property
     def ranks_by_trees_alone(self) -> bool:
@@ -80,6 +83,8 @@ class KinModel:
 
     def scores(self, queries: QuerySet, memory: Float32 | None) -> Float64:
         """Return the scores of queries, already encoded; `memory` has the columns of it that the trees see."""
+        if self.shares.get("base") == 1.0:
+            return standardized_columns(_base_scores(queries)[:, None], queries)[:, 0]
         if self.forest is not None and self.ranks_by_trees_alone:
             return standardized_columns(self._by_trees(self.forest, queries, None, memory)[0][:, None], queries)[:, 0]
         return self.ingredients(queries, memory).scores @ self.share_of_each
@@ -87,8 +92,10 @@ class KinModel:
     def ingredients(self, queries: QuerySet, memory: Float32 | None) -> IngredientScores:
         """Return the scores of queries, already encoded, by each ingredient."""
         local, table = self.local.predict_local(queries), None
-        scores = np.zeros((queries.n_rows, 3))
-        scores[:, 1:] = linear_scores(local, queries, self.local.model_.highest_novelty)
+        scores = np.zeros((queries.n_rows, len(INGREDIENTS)))
+        scores[:, 1:3] = linear_scores(local, queries, self.local.model_.highest_novelty)
+        if self.shares.get("base"):
+            scores[:, 3] = _base_scores(queries)
         if self.forest is not None:
             scores[:, 0], table = self._by_trees(self.forest, queries, scores[:, 1], memory)
         return IngredientScores(standardized_columns(scores, queries), table, local)
@@ -115,7 +122,7 @@ class KinModel:
         members = {f"member{i}": model.get_state() for i, model in enumerate(self.members)}
         return nest(local=self.local.get_state(), **members) | {
             "shares": self.share_of_each,
-            "record": np.array([self.record[name] for name in RECORDED] if self.record else []),
+            "record": np.array([self.record[name] for name in RECORDED if name in self.record]),
             "view": np.array(self.view, dtype=np.int64),
         }
 
@@ -132,5 +139,9 @@ class KinModel:
         else:
             n_columns = Forest.from_text(members[0].text).n_features if members else 1
             view = TreeView.of_columns(len(local.preparer_.factor_), n_columns)
-        shares = dict(zip(INGREDIENTS, state["shares"].tolist(), strict=True))
+        shares = dict(zip(INGREDIENTS, [*state["shares"].tolist(), 0.0], strict=False))  # earlier ones had no base
         return cls.of(local, members, shares, dict(zip(RECORDED, state["record"].tolist(), strict=False)), view)
+
+
+def _base_scores(queries: QuerySet) -> Float64:
+    return queries.X[:, -1].astype(np.float64)

@@ -318,7 +318,7 @@ def weights_that_pay(training: BagTraining, judged: QuerySet) -> tuple[BagTraini
     scores: list[list[Float64]] = [[], []]
     for number in range(training.n_members):
         held_out = [side.held_out_scores(number) for side in sides]
-        queries.append(held_out[0][0].replace(X=held_out[1][0].X, feature_names=()))
+        queries.append(held_out[1][0])
         for of_folds, parts, (_, found_scores) in zip(scores, blended, held_out, strict=True):
             of_folds.append(found_scores[:, parts])
         report_progress("weights per query", number + 1, training.n_members)

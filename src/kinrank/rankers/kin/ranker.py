@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
@@ -15,17 +17,22 @@ from kinrank.arrays import Float32, Float64, State
 from kinrank.data.normalization import normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
+from kinrank.describe.blocks import Spec
 from kinrank.describe.encoders import EncoderSpec
-from kinrank.describe.spec import Spec
 from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
+from kinrank.memory.evidence import Evidence, Totals, judged_in
 from kinrank.memory.reasons import reasons_of
 from kinrank.parallel import n_threads_of, use_threads
 from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.kin.adaptation import AdaptiveLocalPart
+from kinrank.rankers.kin.base import NAME as BASE
+from kinrank.rankers.kin.base import BasePart, check_stored, fit_base, restored, storable
+from kinrank.rankers.kin.boosts import BoostedWeights, boosted
+from kinrank.rankers.kin.chosen import ChosenPart, opened
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
 from kinrank.rankers.kin.fitting import KinFitting
 from kinrank.rankers.kin.model import RECORDED, IngredientScores, KinModel
@@ -33,13 +40,14 @@ from kinrank.rankers.kin.parts import MemoryPart, PartRecord, choose_memory
 from kinrank.rankers.kin.sample import weights_differ
 from kinrank.rankers.kin.settings import check_settings, tree_settings, weight_signs
 from kinrank.rankers.kin.stand_in import fit_stand_ins
+from kinrank.rankers.kin.stored import find_evidence, path_from
 from kinrank.rankers.kin.trees import importances
 from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.local.explanation import named
 from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.local.model import coefficient_rows
-from kinrank.rankers.local.texts import encoder_state, fit_encoder, restore_encoder
-from kinrank.store import nest, unnest
+from kinrank.rankers.local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
+from kinrank.store import ModelRecord, nest, unnest
 
 
 class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
@@ -64,13 +72,23 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
 
     Needs ``pip install 'kinrank[lightgbm]'``. Grades must be whole numbers from 0 to 30.
 
+    With *evidence*, what people chose for this very query moves its documents (`kinrank.rankers.kin.chosen`), the more
+    the more they looked. Live events do so, too, whether or not there was evidence to fit.
+
     Parameters
     ----------
+    base : str, path, Ranker or model, optional
+        What to start from: the name of a ranker such as ``"single(learner=lambdamart)"``, a model file of LightGBM or
+        XGBoost, or a ranker. Its score is one more feature, and it ranks alone where nothing adds to it. One that is
+        fitted already should not have learned from the queries of `fit`; any object with ``predict(X)`` will do.
+    evidence : str, path or Evidence, optional
+        What people looked at and chose: a folder that ``kinrank clicks --evidence`` writes, which is opened again when
+        the model is loaded, or an `Evidence`, which is saved with the model.
     keys : sequence of str, optional
         Columns of documents (`QuerySet.doc_columns`), such as their site or brand, that memory keeps next to documents.
     memory : bool
-        Whether to try what this query, its kin and everyone chose. It needs texts and document ids, and is not tried on
-        grades from clicks, whose place is `ChoiceRanker`.
+        Whether to try what this query, its kin and everyone chose. It needs texts and document ids. Columns of memory
+        are not tried on grades from clicks, which say how often a document was shown.
     time_column : str, optional
         A query column with the time of each query. Then only earlier queries are remembered for later ones.
     n_neighbors : int or "auto"
@@ -119,6 +137,10 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         What is remembered, and which columns of it trees see; None if memory does not pay, or needs what there is not.
     parts_ : list of PartRecord
         Whether each part of memory was kept, and why.
+    chosen_ : ChosenPart or None
+        What people chose for queries, and how it counts; None without texts and document ids.
+    base_ : BasePart or None
+        The fitted base.
     shares_ : dict
         The shares of trees, local and global model.
     record_ : dict
@@ -153,6 +175,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         adds=True,
         forgets=True,
         replaces=True,
+        evidence=True,
         streams=True,
         vectors=True,
         text=True,
@@ -160,12 +183,16 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
     )
     enabling_settings: ClassVar[Mapping[str, str]] = {"merges": "n_cells"}
     memory_: MemoryPart | None = None  # trained from disk, it has none
+    chosen_: ChosenPart | None = None
+    base_: BasePart | None = None
     parts_: Sequence[PartRecord] = ()
 
     def __init__(
         self,
         n_neighbors: int | Literal["auto"] = "auto",
         *,
+        base: str | os.PathLike[str] | Ranker | Any | None = None,
+        evidence: str | os.PathLike[str] | Evidence | None = None,
         keys: Sequence[str] | None = None,
         memory: bool = True,
         time_column: str | None = None,
@@ -187,6 +214,8 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         seed: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
+        self.base = base
+        self.evidence = evidence
         self.keys = keys
         self.memory = memory
         self.time_column = time_column
@@ -211,7 +240,9 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
     def capabilities(self) -> Capabilities:
         """What this ranker can do with its current settings. Cells add up, but do not keep the ids of their queries."""
         cells = self.n_cells is not None
-        return replace(self._capabilities, merges=cells, replaces=not cells, remembers=self.memory)
+        alone = self.base is None
+        remembers = self.memory or self.evidence is not None
+        return replace(self._capabilities, weights=alone, merges=cells, replaces=not cells, remembers=remembers)
 
     # --- fitting --------------------------------------------------------------------------------------------------
 
@@ -219,14 +250,28 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         check_settings(self, queries)
         with nullcontext() if self.n_jobs is None else use_threads(n_threads_of(self.n_jobs)):
             self.encoder_ = fit_encoder(self.encoder, queries)
-            self.memory_, self.parts_ = None, []
+            self.memory_, self.chosen_, self.base_, self.parts_ = None, None, None, []
+            from_clicks = weights_differ(queries)
+            seen = encode_texts(self.encoder_, queries)
+            if self.base is not None:
+                self.base_, seen = fit_base(self.base, seen, self.group_column, self.seed)
             # Grades from clicks tell how often a document was shown, and so would what is remembered of them.
-            if self.memory and tree_settings(self).learns and not weights_differ(queries):
+            if self.memory and tree_settings(self).learns and not from_clicks:
                 made = self.group_column, self.time_column, self.seed
-                self.memory_, self.parts_ = choose_memory(queries, tuple(self.keys or ()), *made)
-            columns = None if self.memory_ is None else self.memory_.of_training(queries, *made)
-            fitting = KinFitting(self, memory=columns)
-            self.set_model(fitting.fit(self.encoded(queries)), unseen=queries.qid[:0])
+                self.memory_, self.parts_ = choose_memory(seen, tuple(self.keys or ()), *made)
+            columns = None if self.memory_ is None else self.memory_.of_training(seen, *made)
+            model = KinFitting(self, memory=columns).fit(seen)
+            self.set_model(model, unseen=queries.qid[:0])
+            evidence = opened(self.evidence)
+            held_out = model.held_out
+            if held_out is not None and len(held_out) < queries.n_rows:  # trees learned from a sample
+                held_out = None
+            if held_out is None or (from_clicks and evidence is not None):
+                scores = model.scores(seen, columns)
+            else:
+                scores = held_out
+            unseen = scores if held_out is None else held_out
+            self.chosen_ = ChosenPart.of(queries, scores, unseen, evidence, from_clicks=from_clicks)
 
     def set_model(self, model: KinModel, unseen: NDArray[Any]) -> Self:
         """Use parts that were fitted with these settings; `unseen` are judged queries of the local part only."""
@@ -250,8 +295,8 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
 
     @property
     def shares_(self) -> dict[str, float]:
-        """The shares of trees, local and global model."""
-        return self.model_.shares
+        """The shares of trees, local and global model, and of the base if there is one."""
+        return {name: share for name, share in self.model_.shares.items() if name != BASE or self.base_ is not None}
 
     @property
     def record_(self) -> dict[str, float]:
@@ -264,16 +309,18 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         check_is_fitted(self)
         if not self.members_:
             raise AttributeError("there are no trees, because there were too few queries, and no feature importances")
-        return importances(self.members_, self.n_features_in_, self.model_.view)
+        seen = self.n_features_in_ + (self.base_ is not None)
+        return importances(self.members_, seen, self.model_.view)[: self.n_features_in_]
 
     def remarks(self) -> list[str]:
         """Return the out-of-fold quality of each ingredient, and its share."""
         if not self.members_:
             return ["too few queries, or groups, to hold any out: the global linear model ranks alone"]
-        reached = ", ".join(f"{part} {self.record_[part]:.4f}" for part in RECORDED)
+        reached = ", ".join(f"{part} {self.record_[part]:.4f}" for part in RECORDED if part in self.record_)
         shares = ", ".join(f"{part} {share:.0%}" for part, share in self.shares_.items() if share)
         return [
             *map(str, [*self.parts_, *self.model_.parts]),
+            *([] if self.evidence is None or self.chosen_ is None else [self.chosen_.remark()]),
             f"NDCG @ 10 out of fold: {reached}",
             f"what ranks: {shares}; k = {self.n_neighbors_}",
         ]
@@ -281,11 +328,48 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
     # --- ranking --------------------------------------------------------------------------------------------------
 
     def _predict(self, queries: QuerySet) -> Float64:
-        return self.model_.scores(self.encoded(queries), self._remembered(queries))
+        return self._with_choices(queries, self.model_.scores(self.encoded(queries), self._remembered(queries)))
 
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
         ingredients = self._ingredients(queries)
-        return Prediction(ingredients.scores @ self.model_.share_of_each, ingredients.local.novelty)
+        scores = self._with_choices(queries, ingredients.scores @ self.model_.share_of_each)
+        return Prediction(scores, ingredients.local.novelty)
+
+    def _with_choices(self, queries: QuerySet, scores: Float64) -> Float64:
+        return scores if self.chosen_ is None else self.chosen_.scores(queries, scores)
+
+    def draw(self, queries: QuerySet, seed: int) -> tuple[Float64, Float64]:
+        """Return the scores of grouped queries, and scores by rates of choices drawn from what they may be."""
+        self.check_features(queries.feature_names)
+        scores = self.model_.scores(self.encoded(queries), self._remembered(queries))
+        return (scores, scores) if self.chosen_ is None else self.chosen_.draw(queries, scores, seed)
+
+    def remembered(self, query: QuerySet, most: int) -> list[str]:
+        """Return documents, best first, that people chose for one query and that are not among its candidates."""
+        return [] if self.chosen_ is None else self.chosen_.remembered(query, most)
+
+    @property
+    def recent_(self) -> Evidence | None:
+        """What people chose since the last day of the evidence."""
+        return None if self.chosen_ is None else self.chosen_.recent
+
+    def with_recent(self, evidence: Evidence | None) -> Self:
+        """Return a copy with what people chose since the last day of the evidence, in place of what it had of that."""
+        other = self.copy()
+        other.chosen_ = None if self.chosen_ is None else replace(self.chosen_, recent=evidence)
+        return other
+
+    def boosted_weights(self, queries: QuerySet) -> BoostedWeights:
+        """Return the weights of one query, and what is added to the weighted sum of each candidate for what was chosen.
+
+        The boost of a document lifts or lowers it to where it belongs; it is 0 where people have not looked.
+        """
+        linear = self.weights_with_fidelity(queries)
+        scores = self.model_.scores(self.encoded(queries), self._remembered(queries))
+        values = np.nan_to_num(queries.X)
+        if self.normalization is not None:
+            values = normalize(queries.X, queries.offsets, self.normalization)
+        return boosted(linear, values, queries, scores, self.chosen_)
 
     def _remembered(self, queries: QuerySet) -> Float32 | None:
         """Return the columns of memory that trees see."""
@@ -304,6 +388,12 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         signs = weight_signs(self, queries.feature_names)
         return LinearWeights(*fit_stand_ins(queries, scores, prior, self.local_.preparer_.factor_, signs))
 
+    def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
+        """Return which of these queries were training queries, or have human judgments as evidence."""
+        learned = super().learned_from(queries)
+        evidence = None if self.chosen_ is None else self.chosen_.evidence
+        return learned if learned is None or evidence is None else learned | judged_in(evidence, queries)
+
     @takes_arrays
     def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[KinExplanation]:
         """Explain each query: its kin, its weights, and what each ingredient adds to each score."""
@@ -317,7 +407,11 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         if self.memory_ is not None:
             without = self.model_.scores(queries, self.memory_.nothing(queries.n_rows))
             reasons = [[str(each) for each in reasons_of(self.memory_.memory, query)] for query in queries]
-        explained = explain_kin(neighbors, queries, blended, trees, self.model_.has_kin(local), without, reasons)
+        scores, own = blended.sum(axis=1), Totals.zeros(queries.n_rows)
+        if self.chosen_ is not None:
+            scores, own = self.chosen_.scores(queries, scores), self.chosen_.totals(queries)
+        has_kin = self.model_.has_kin(local)
+        explained = explain_kin(neighbors, queries, blended, trees, has_kin, scores, without, reasons, own)
         return named(explained, self.names_, queries)
 
     def _kin_ids(self) -> NDArray[Any]:
@@ -328,13 +422,37 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
     def get_state(self) -> State:
         """Return everything learned."""
         numbers = {"n_neighbors": np.array(self.n_neighbors_), "unseen_qid": self.unseen_qid_}
-        memory = {} if self.memory_ is None else nest(memory=self.memory_.get_state())
-        return self.model_.get_state() | encoder_state(self.encoder_) | memory | numbers
+        in_memory = self.evidence is None or isinstance(self.evidence, Evidence)  # or loaded with the model
+        parts = nest(
+            memory={} if self.memory_ is None else self.memory_.get_state(),
+            chosen={} if self.chosen_ is None else self.chosen_.get_state(with_evidence=in_memory),
+            base={} if self.base_ is None else self.base_.get_state(),
+        )
+        return self.model_.get_state() | encoder_state(self.encoder_) | parts | numbers
+
+    def storable_params(self, folder: Path | None = None) -> dict[str, Any]:
+        """Return the parameters as a model folder can hold them; evidence in memory is among the arrays."""
+        params = super().storable_params(folder)
+        evidence = params["evidence"]
+        in_memory = evidence is None or isinstance(evidence, Evidence)
+        return params | {
+            "base": storable(self.base),
+            "evidence": None if in_memory else path_from(folder, evidence),
+        }
+
+    @classmethod
+    def from_record(cls, record: ModelRecord, **changed: Any) -> Self:
+        """Return the fitted ranker that `save` wrote, with some parameters changed."""
+        check_stored(record)
+        return super().from_record(record, **{"evidence": find_evidence(record), **changed})
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
         self.encoder_ = restore_encoder(self.encoder, state)
         self.memory_, self.parts_ = MemoryPart.from_state(unnest(state, "memory")), []
+        self.chosen_ = ChosenPart.from_state(unnest(state, "chosen"), self.evidence)
+        self.base_ = restored(self.base, self.feature_names_, unnest(state, "base"))
         self.set_model(KinModel.from_state(self, int(state["n_neighbors"]), state), state["unseen_qid"])
-        self.local_.feature_names_, self.local_.n_features_in_ = self.feature_names_, self.n_features_in_
+        names = self.feature_names_ if self.base_ is None else (*self.feature_names_, BASE)
+        self.local_.feature_names_, self.local_.n_features_in_ = names, len(names)
         return self

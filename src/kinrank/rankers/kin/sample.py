@@ -12,7 +12,7 @@ from kinrank.arrays import Int64, State
 from kinrank.data.blocks import Sample
 from kinrank.data.hashes import hash_ids
 from kinrank.data.queryset import QuerySet
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import VECTORS
 from kinrank.errors import DataError
 from kinrank.rankers.cells.training import CellPlan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
 from kinrank.describe import Describer
-from kinrank.describe.spec import Spec
+from kinrank.describe.blocks import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.lambdamart import LambdaMART
@@ -31,6 +31,7 @@ MOST_CELLS = 4_096
 class KinSettings(Protocol):
     """The settings of a `KinRanker`."""
 
+    base: Any
     n_neighbors: int | Literal["auto"]
     n_cells: int | None
     local: bool | Literal["auto"]
@@ -65,6 +66,8 @@ def check_settings(settings: KinSettings, queries: QuerySet) -> None:
             raise ParameterError(f"{name} must be a whole number from 1, or None, got {count!r}")
     if settings.tree_queries is not None and settings.n_cells is None:
         raise ParameterError("tree_queries needs n_cells: only sums over cells are cross-fitted by subtraction")
+    if settings.base is not None and settings.n_cells is not None:
+        raise ParameterError("a base needs all candidates in memory: leave out n_cells, or the base")
     groups_of(queries, settings.group_column)  # raises if there is no such column
 
 

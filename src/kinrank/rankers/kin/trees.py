@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.within_query import relative_features
+from kinrank.describe.blocks import relative_features
 from kinrank.errors import DamagedFolderError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, Serial, TaskCost, start_measuring
@@ -55,8 +55,8 @@ class TreeView(NamedTuple):
         Examples
         --------
         >>> queries = QuerySet.from_arrays([[1.0], [3.0]], group=[2])
-        >>> TreeView(local=False).table(queries, None, None)[:, :2].tolist()
-        [[1.0, -1.0], [3.0, 1.0]]
+        >>> TreeView(local=False).table(queries, None, None).tolist()
+        [[1.0, -1.0, 1.0], [3.0, 1.0, 0.0]]
         """
         columns = [queries.X]
         if self.local and local is not None:

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from kinrank.arrays import Float32, State
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
+from kinrank.describe.blocks import Spec
 from kinrank.describe.encoders import Encoder, EncoderSpec
-from kinrank.describe.spec import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Scale

@@ -9,7 +9,7 @@ import numpy as np
 from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_of_query, groups_of
-from kinrank.learn.pairs import JudgedPairs
+from kinrank.learn.ranksvm import JudgedPairs
 from kinrank.measure import NDCG
 from kinrank.measure.base import mean_of, query_means
 from kinrank.progress import report_progress

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer, make_describer
+from kinrank.describe.blocks import Spec
 from kinrank.describe.describer import check_reference
-from kinrank.describe.spec import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
-from kinrank.describe.spec import Spec
+from kinrank.describe.blocks import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.neighbors import NeighborIndex
-from kinrank.neighbors.weights import KERNELS
+from kinrank.neighbors.base import KERNELS
 from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities, capabilities_of
 from kinrank.rankers.intake import QueryArrays, takes_arrays

@@ -13,8 +13,7 @@ from threadpoolctl import threadpool_limits
 from kinrank.arrays import State
 from kinrank.data.blocks import Blocks, Sample
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import TEXT
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import TEXT, VECTORS
 from kinrank.describe.encoders import Encoder, EncoderSpec, make_encoder
 from kinrank.errors import DamagedFolderError, DataError
 from kinrank.parallel import Executor, map_ordered

@@ -12,9 +12,8 @@ from sklearn.base import clone
 from kinrank.arrays import Float64, Int64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.base import Learner, LinearLearner, pair_weights
-from kinrank.learn.pairs import JudgedPairs
 from kinrank.learn.rankrls import RankRLS
-from kinrank.learn.ranksvm import RankSVM
+from kinrank.learn.ranksvm import JudgedPairs, RankSVM
 from kinrank.learn.statistics import PairStatistics
 from kinrank.rankers.local.statistics_sets import QueryStatistics
 from kinrank.rankers.local.training_base import EditableTrainingSet, Shrinkage

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kinrank.memory.votes import RankCurve, ShownList, client_votes
-from kinrank.serve.database import Execute
-from kinrank.serve.database.rows import among, flat, insert, parts, placeholders, row_placeholders
+from kinrank.serve.database import Execute, among, flat, insert, parts, placeholders, row_placeholders
 
 MOST_LISTS = 500
-"""A client with more lists in one day is a bot, as in `kinrank.clicks.options.LogOptions`."""
+"""A client with more lists in one day is a bot, as in `kinrank.clicks.read.LogOptions`."""
 UNIT = 10**8
 """Looks and choices are stored as multiples of 1 / UNIT."""
 _LOWEST = -(2**63)

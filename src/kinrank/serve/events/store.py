@@ -11,11 +11,51 @@ from typing import NamedTuple
 
 from kinrank.memory.votes import RankCurve
 from kinrank.serve.audit import record
-from kinrank.serve.database import Database, Execute
-from kinrank.serve.database.revisions import check_history, end_of_page, mark_of, next_revision, undo_revision
-from kinrank.serve.database.rows import insert, parts, placeholders
+from kinrank.serve.database import (
+    Database,
+    Execute,
+    check_history,
+    end_of_page,
+    insert,
+    mark_of,
+    next_revision,
+    parts,
+    placeholders,
+    undo_revision,
+)
 from kinrank.serve.events.counting import UNIT, Tally, VoteKey, take, take_of
-from kinrank.serve.events.records import ClickRecord, ListRecord
+
+# --- lists and clicks, as clients report them and as they are stored --------------------------------------------------
+
+
+class ListRecord(NamedTuple):
+    """A list that someone was shown. Queries and clients are hashes."""
+
+    list: str
+    """The UBI ``query_id``."""
+    model: str
+    query: int
+    day: int
+    """Days since 1970."""
+    client: int
+    documents: str
+    """JSON array of document ids, best first."""
+
+
+class ClickRecord(NamedTuple):
+    """A document that someone chose from a list."""
+
+    event: str
+    """Identifies the event: the same one again is not counted."""
+    list: str
+    document: str
+    value: float
+    day: int
+    """When it was received."""
+
+
+# --- lists and clicks in the database, and the counts of them ---------------------------------------------------------
+
 
 STREAM = "/evidence"
 """The stream of revisions; no model has such a name."""
@@ -45,8 +85,8 @@ class CellRow(NamedTuple):
     """Whether too few clients chose the document of the query, so that it may fall but not be lifted."""
 
 
-class CellChanges(NamedTuple):
-    """Changed cells, with their new values; see `kinrank.serve.judgment_store.Changes` for the other fields."""
+class _CellChanges(NamedTuple):
+    """Changed cells, with their new values; see `kinrank.serve.judgments.Changes` for the other fields."""
 
     cells: list[CellRow]
     through: int
@@ -54,7 +94,7 @@ class CellChanges(NamedTuple):
     mark: str
 
 
-class SetAside(NamedTuple):
+class _SetAside(NamedTuple):
     """A query whose lists cannot be counted for now."""
 
     error: Exception
@@ -82,7 +122,7 @@ class EventStore:
     def __init__(self, database: Database, min_clients: int) -> None:
         self.database = database
         self.min_clients = min_clients
-        self.aside: dict[tuple[str, int], SetAside] = {}
+        self.aside: dict[tuple[str, int], _SetAside] = {}
         """Models and queries that cannot be counted for now."""
         self.unknown = 0
         """Lists that were clicked, but were not known when their clicks were to be counted."""
@@ -216,14 +256,14 @@ class EventStore:
         first, last = _RETRY
         before = self.aside.get(key)
         pause = first if before is None else min(2 * before.pause, last)
-        self.aside[key] = SetAside(error, pause, time.monotonic() + pause)
+        self.aside[key] = _SetAside(error, pause, time.monotonic() + pause)
 
     def _tally(self, execute: Execute, model: str, revision: int, names: Sequence[str], curve: RankCurve) -> None:
         if not (names and Tally(execute, model, revision, self.min_clients).count(sorted(set(names)), curve)):
             undo_revision(execute, STREAM, revision)
         execute("DELETE FROM kinrank_marks WHERE model = ? AND revision <= ?", (STREAM, revision - _MARKS))
 
-    def read(self, model: str, since: int = 0, *, mark: str = "") -> CellChanges:
+    def read(self, model: str, since: int = 0, *, mark: str = "") -> _CellChanges:
         """Return the cells of queries and days that changed after a revision. `mark` is that of the revision, if known.
 
         Cells of too few clients have no looks. Raise `OtherHistoryError` if the store has not reached the revision, or
@@ -232,7 +272,7 @@ class EventStore:
         with self.database.reading() as execute:
             revision = check_history(execute, STREAM, since, mark, "the choices")
             if since == revision:
-                return CellChanges([], revision, revision, mark_of(execute, STREAM, revision))
+                return _CellChanges([], revision, revision, mark_of(execute, STREAM, revision))
             through = end_of_page(execute, "kinrank_counts", model, since, revision, _PAGE)
             rows = execute(
                 "SELECT c.query, c.day, c.cells, p.states FROM kinrank_counts AS c LEFT JOIN kinrank_people AS p ON "
@@ -247,7 +287,7 @@ class EventStore:
                 state = states.get(document)
                 unit = UNIT if state else math.inf
                 cells.append(CellRow(query, document, day, looks / unit, choices / unit, few=state != 2))
-        return CellChanges(cells, through, revision, reached)
+        return _CellChanges(cells, through, revision, reached)
 
     # --- texts and clients ----------------------------------------------------------------------------------------
 

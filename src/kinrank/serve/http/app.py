@@ -23,21 +23,26 @@ from starlette.routing import Route
 import kinrank
 from kinrank.serve.audit import ACTOR
 from kinrank.serve.http import bodies, responses
-from kinrank.serve.http.audit import PARAMETERS
-from kinrank.serve.http.endpoints import Endpoints
-from kinrank.serve.http.errors import STATUS, HttpError, error_response, to_http_error
+from kinrank.serve.http.bodies import EventsBody
+from kinrank.serve.http.endpoints import (
+    HOLD,
+    KEY,
+    LIST_PARAMETERS,
+    PARAMETERS,
+    REMOVE_PARAMETERS,
+    SESSION_HEADER,
+    Endpoints,
+    check_media_type,
+)
 from kinrank.serve.http.logs import add_log_fields, log_event
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import RequestMiddleware
+from kinrank.serve.http.middleware import RequestMiddleware, Slots
 from kinrank.serve.http.openapi import Operation, openapi_document
-from kinrank.serve.http.requests import HOLD, KEY, SESSION_HEADER, check_media_type
-from kinrank.serve.http.rules import LIST_PARAMETERS, REMOVE_PARAMETERS
-from kinrank.serve.http.slots import Slots
-from kinrank.serve.http.ubi import EventsBody
+from kinrank.serve.http.responses import STATUS, HttpError, error_response, to_http_error
 from kinrank.serve.keys import Key, KeyRing, Role
 from kinrank.serve.messages import QueryExplanation, QueryWeights, Ranking
-from kinrank.serve.rollouts import SESSION
-from kinrank.serve.rules.preview import Preview
+from kinrank.serve.models import SESSION
+from kinrank.serve.rules import Preview
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
@@ -223,7 +228,7 @@ def _authorize(keys: KeyRing | None, request: Request, needed: Role) -> Key | No
         raise HttpError(401, "no-key", "a key is required: send Authorization: Bearer KEY")
     key = keys.find(secret.strip())
     if key is None:
-        raise HttpError(401, "unknown-key", "the key is unknown: send one created with kinrank key")
+        raise HttpError(401, "unknown-key", "the key is unknown: send one created with kinrank admin key")
     add_log_fields(key=key.name)
     if not key.role.permits(needed):
         raise HttpError(403, "wrong-role", f"this needs a key with role {needed}, got {key.role}")

@@ -1,57 +1,453 @@
-"""Request handlers; `app` maps them to paths and roles."""
+"""Request handlers, and how they read a request; `app` maps them to paths and roles."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple, replace
+from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from itertools import islice
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import msgspec
 from msgspec import UNSET
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from kinrank.engines.search_options import SearchOptions
-from kinrank.errors import DataError, NotStoredError
+from kinrank.engines.query_dsl import SearchOptions
+from kinrank.errors import DataError, NotStoredError, StaleReplicaError, StoreUnavailableError, UnsupportedByModelError
+from kinrank.serve.audit import AuditEntry
+from kinrank.serve.events.log import RAW_DAYS, Shown
+from kinrank.serve.experiments import DRAW, draw_for
 from kinrank.serve.http import bodies
-from kinrank.serve.http.audit import AuditEndpoint
-from kinrank.serve.http.errors import HttpError
-from kinrank.serve.http.executor import Lane
-from kinrank.serve.http.feedback import Feedback
+from kinrank.serve.http.bodies import parse_events
 from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.requests import (
-    HOLD,
-    KEY,
-    MODEL_HEADER,
-    REVISION_HEADER,
-    RequestReader,
-    is_packed,
-    model_named,
-    model_of,
-)
+from kinrank.serve.http.middleware import STARTED, Hold, Lane
 from kinrank.serve.http.responses import (
+    AuditEntryResponse,
+    AuditResponse,
+    EventsResponse,
+    HttpError,
     JudgmentsResponse,
     ModelsResponse,
     ReadyResponse,
     ReloadResponse,
+    RulesResponse,
     StatusResponse,
     WithdrawResponse,
     json_response,
     to_examples_response,
     to_model_status,
+    to_rule_response,
     to_search_response,
 )
-from kinrank.serve.http.rules import RuleEndpoints
 from kinrank.serve.keys import Key, Role
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
+from kinrank.serve.rules import MOST_KNOWN, Rule
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
+
+# --- reading a request: its headers, its body, and how long it may take. What it asks for is in `endpoints` -----------
+
+
+MODEL_HEADER = "x-kinrank-model"
+REVISION_HEADER = "x-kinrank-revision"
+SESSION_HEADER = "x-kinrank-session"
+CLIENT_HEADER = "x-kinrank-client"
+QUERY_HEADER = "x-kinrank-query"
+KEY = "kinrank.key"
+"""Key of the scope: the `Key` of the request; None without keys."""
+HOLD = "kinrank.hold"
+"""Key of the scope: what the request holds, a `Hold`."""
+_WAITED = "kinrank.waited"
+_GRACE = 0.05  # seconds for a body to arrive before it counts as slow
+T = TypeVar("T")
+
+
+class RequestReader:
+    """Reads requests within the limits of a service.
+
+    Parameters
+    ----------
+    service
+        The service, with its settings and the judgments that it has learned.
+    metrics
+        Receives the time of parsing.
+    """
+
+    def __init__(self, service: Service, metrics: Metrics) -> None:
+        self._service = service
+        self._settings = service.settings
+        self._metrics = metrics
+        self._parser = Lane("the parser", 2)
+
+    def close(self) -> None:
+        """Parse no more bodies."""
+        self._parser.close()
+
+    async def body(self, request: Request) -> bytes:
+        """Return the body. Raise an `HttpError` if it is too large or takes too long to arrive."""
+        limit = self._settings.body_bytes
+        hold: Hold = request.scope[HOLD]
+        chunks: list[bytes] = []
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._settings.body_seconds) as patience:
+
+                def make_room() -> None:
+                    if not hold.wait():
+                        patience.reschedule(loop.time())
+
+                timer = loop.call_later(_GRACE, make_room)
+                try:
+                    async for chunk in request.stream():
+                        hold.take(len(chunk))
+                        if hold.bytes > limit:
+                            raise HttpError(
+                                413, "too-large", f"a body has at most {limit} bytes: send fewer candidates"
+                            )
+                        chunks.append(chunk)
+                finally:
+                    timer.cancel()
+        except TimeoutError:
+            raise HttpError(408, "slow-body", "the body took too long to arrive: send it again") from None
+        except ClientDisconnect:
+            raise HttpError(400, "disconnected", "the client disconnected before the body was complete") from None
+        hold.go_on()
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def parse(self, request: Request, parse: Callable[[bytes], T]) -> T:
+        """Read a body and parse it; a large one in another thread, so that other requests do not wait for it."""
+        raw = await self.body(request)
+        start = time.perf_counter()
+        if len(raw) <= bodies.LARGE_BODY:
+            parsed = parse(raw)
+        else:
+            parsed = await self._parser.run(lambda: parse(raw), None)
+        self._metrics.stage("parse", time.perf_counter() - start)
+        return parsed
+
+    async def wait_for_revision(self, request: Request) -> None:
+        """Wait until the model has learned the judgments that the request asks for; refuse it if that takes long."""
+        wanted = request.headers.get(REVISION_HEADER)
+        if wanted is None:
+            return
+        if not (wanted.isascii() and wanted.isdecimal() and len(wanted) <= 18):
+            raise DataError(f"{REVISION_HEADER} must be a revision of the judgments, got {wanted[:100]!r}")
+        start = time.monotonic()
+        hold: Hold = request.scope[HOLD]
+        while True:
+            try:
+                self._service.check_learned(int(wanted), model=model_of(request))
+            except StaleReplicaError:
+                if time.monotonic() > start + self._settings.revision_seconds or not hold.wait():
+                    raise
+            else:
+                hold.go_on()
+                request.scope[_WAITED] = time.monotonic() - start
+                return
+            await asyncio.sleep(0.01)
+
+    def expires(self, request: Request) -> float:
+        """Return the end of the deadline, which starts after the wait for a revision."""
+        started: float = request.scope[STARTED]
+        waited: float = request.scope.get(_WAITED, 0.0)
+        return started + waited + self._settings.deadline
+
+    def seconds_left(self, request: Request) -> float:
+        """Return the seconds until the deadline."""
+        return max(0.0, self.expires(request) - time.perf_counter())
+
+
+def model_of(request: Request) -> str | None:
+    """Return the name of the model that the request asks for; None for the default."""
+    return request.headers.get(MODEL_HEADER)
+
+
+def model_named(request: Request, named: str | None) -> str | None:
+    """Return the name of the model that the header or the body of a request asks for; raise if they differ."""
+    header = model_of(request)
+    if header is not None and named is not None and header != named:
+        raise DataError(
+            f"{MODEL_HEADER} names the model {header[:100]!r} and the body {named[:100]!r}: name one of them"
+        )
+    return header if named is None else named
+
+
+def is_packed(request: Request) -> bool:
+    """Return whether the body is MessagePack."""
+    return _media_type(request) == bodies.MSGPACK
+
+
+def check_media_type(request: Request, *, packed: bool) -> None:
+    """Raise an `HttpError` unless the body is JSON or, if `packed`, MessagePack. Without a header it is JSON."""
+    kind = _media_type(request)
+    accepted = (bodies.JSON, bodies.MSGPACK) if packed else (bodies.JSON,)
+    if kind not in accepted:
+        raise HttpError(415, "media-type", f"the body must be {' or '.join(accepted)}, got {kind[:100]!r}")
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", bodies.JSON).partition(";")[0].strip().lower()
+
+
+# --- request handlers; `app` maps them to paths and roles -------------------------------------------------------------
+
+
+# --- what people are shown and choose: the lists that the service answers with, and the events that clients send ------
+
+
+_QUERY_ID = "kinrank.query_id"  # key of the scope
+_LONGEST_ID = 100
+_UNKNOWN = f"unknown list (counts if its query comes in within {RAW_DAYS} days)"
+R = TypeVar("R", bound=Ranking)
+
+
+class _Feedback:
+    """Handles /v1/events, and remembers what was shown.
+
+    Parameters
+    ----------
+    service
+        Stores events and ranks by them.
+    reader
+        Reads requests.
+    """
+
+    def __init__(self, service: Service, reader: RequestReader) -> None:
+        self._service = service
+        self._reader = reader
+        self._lane = Lane("the event store", 4)
+
+    def close(self) -> None:
+        """Start no more work."""
+        self._lane.close()
+
+    async def events(self, request: Request) -> Response:
+        """Take in UBI queries and events. They are durable when the response is sent, and may be sent again."""
+        log = self._service.events
+        if log is None:
+            raise UnsupportedByModelError("this service does not accept events: start it with --judgments")
+        model = self._service.existing(model_of(request))
+        batch = await self._reader.parse(request, partial(parse_events, model=model, now=log.now()))
+        caller = self._caller(request)
+        seconds = self._service.settings.judgment_seconds
+        message = f"the event store did not respond within {seconds:g} seconds: try again, that is safe"
+
+        def record() -> tuple[dict[str, int], int, int]:
+            lists, unsigned = log.attributed(batch.lists, caller)
+            return log.record(lists, batch.clicks), log.unknown(batch.clicks, lists), unsigned
+
+        ignored, unknown, unsigned = await self._lane.run(record, seconds, partial(NotStoredError, message))
+        queries = len(batch.lists) - sum(ignored.values())
+        if unknown:
+            ignored[_UNKNOWN] = unknown
+        ignored = {**batch.ignored, **ignored}
+        return json_response(EventsResponse(queries, len(batch.clicks) - unknown, ignored, unsigned or UNSET))
+
+    def _caller(self, request: Request) -> str | None:
+        """Return who reports lists: a key and an address; None if it may name clients."""
+        key: Key | None = request.scope[KEY]
+        if key is None or key.role is not Role.EVENTS or key.name in self._service.settings.trusted:
+            return None
+        return f"{key.name} {request.client.host if request.client else ''}"
+
+    def begin(self, request: Request, *, may_explore: bool = True) -> None:
+        """Give the list of a request its id, which decides whether it explores, and how.
+
+        A further page with the id of the first one has the same order.
+        """
+        key: Key | None = request.scope[KEY]
+        settings = self._service.settings
+        query_id = request.headers.get(QUERY_HEADER, "")[:_LONGEST_ID]
+        if not query_id:
+            query_id, client, log = uuid4().hex, request.headers.get(CLIENT_HEADER), self._service.events
+            if client and log is not None:
+                query_id = log.clients.sign(query_id, client, log.today)
+        request.scope[_QUERY_ID] = query_id
+        is_open = may_explore and (key is None or key.name not in settings.unexplored)
+        DRAW.set(draw_for(query_id, settings.explore) if is_open else None)
+
+    def answer(self, request: Request, ranking: R, text: str | None, documents: Sequence[str]) -> R:
+        """Return a ranking with the id that events about it name, and remember the documents that are shown.
+
+        Parameters
+        ----------
+        request
+            The request, whose header names the client.
+        ranking
+            The answer.
+        text
+            The text of the query; None if what is shown should not count.
+        documents
+            The documents in the order in which they are shown.
+        """
+        query_id: str = request.scope[_QUERY_ID]
+        depth, log = self._service.settings.log_shown, self._service.events
+        if depth and log is not None and text and documents:
+            client = request.headers.get(CLIENT_HEADER)
+            model = self._service.name_of(model_of(request))
+            log.show(Shown(query_id, model, text, documents[:depth], client or None, log.now(), ranking.explored))
+        return replace(ranking, query_id=query_id)
+
+
+# --- handlers of /v1/rules: what editors want for a query -------------------------------------------------------------
+
+
+LIST_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "history": ("true lists also rules that ended.", {"type": "string", "enum": ["true", "false"]})
+}
+REMOVE_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "rule": ("The number of the rule.", {"type": "string", "pattern": "^[0-9]{1,18}$"})
+}
+
+
+class _RuleEndpoints:
+    """Handles /v1/rules.
+
+    Parameters
+    ----------
+    service
+        Keeps rules and ranks by them.
+    reader
+        Reads requests.
+    """
+
+    def __init__(self, service: Service, reader: RequestReader) -> None:
+        self._service = service
+        self._reader = reader
+        self._lane = Lane("the rules", 2)
+
+    def close(self) -> None:
+        """Start no more work."""
+        self._lane.close()
+
+    async def add_rule(self, request: Request) -> Response:
+        """Add a rule for a query. It is durable when the response is sent, and holds on all replicas within 2 s."""
+        body = await self._reader.parse(request, partial(bodies.parse, body=bodies.RuleBody))
+        rule = Rule.new(
+            body.query,
+            body.action,
+            body.document,
+            places=body.places,
+            also_similar=body.also_similar,
+            author=_author(request),
+            note=body.note,
+            days=body.days,
+        )
+        return json_response(to_rule_response(await self._run(lambda: self._service.rules.add(rule))))
+
+    async def list_rules(self, request: Request) -> Response:
+        """Return the rules that hold and, with history=true, those that ended."""
+        given = request.query_params.get("history", "false")
+        if given not in ("true", "false"):
+            raise DataError(f"history must be true or false, got {given[:100]!r}")
+        rules = await self._run(lambda: self._service.rules.store.rules(history=given == "true"))
+        return json_response(RulesResponse([to_rule_response(rule) for rule in rules]))
+
+    async def remove_rule(self, request: Request) -> Response:
+        """End a rule. It stays in the history."""
+        given = request.query_params.get("rule", "")
+        if not (given.isascii() and given.isdecimal() and len(given) <= 18):
+            raise DataError(f"rule must be the number of a rule, as in DELETE /v1/rules?rule=7, got {given[:100]!r}")
+        removed = await self._run(lambda: self._service.rules.remove(int(given), _author(request)))
+        if removed is None:
+            raise HttpError(404, "unknown-rule", f"there is no rule {given} that holds: see GET /v1/rules")
+        return json_response(to_rule_response(removed))
+
+    async def preview_rule(self, request: Request) -> Response:
+        """Return the known queries that a rule would be for, and their share of the traffic."""
+        body = await self._reader.parse(request, partial(bodies.parse, body=bodies.PreviewBody))
+        others = self._judged_texts()
+        found = await self._run(
+            lambda: self._service.rules.preview(body.query, also_similar=body.also_similar, others=others)
+        )
+        return json_response(found)
+
+    def _judged_texts(self) -> list[str]:
+        """Return the texts of judged queries that the models know."""
+        served = [slot.current for slot in self._service.slots.values()]
+        texts = (text for model in served if model is not None for text in model.ranker.names_.texts.all())
+        return list(islice(texts, MOST_KNOWN))
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        seconds = self._service.settings.judgment_seconds
+        message = f"the database did not respond within {seconds:g} seconds: try again, that is safe"
+        return await self._lane.run(call, seconds, partial(NotStoredError, message))
+
+
+def _author(request: Request) -> str:
+    key: Key | None = request.scope[KEY]
+    return "" if key is None else key.name
+
+
+# --- the handler of /v1/audit: what changed what is ranked ------------------------------------------------------------
+
+
+_MOST = 1_000
+PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "limit": (f"How many entries, at most {_MOST}.", {"type": "string", "pattern": "^[1-9][0-9]{0,2}$"}),
+    "before": ("Only entries before this time.", {"type": "string", "format": "date-time"}),
+}
+"""Parameters of the URL by name, with what each means and its schema."""
+
+
+class _AuditEndpoint:
+    """Handles /v1/audit.
+
+    Parameters
+    ----------
+    service
+        Has the log.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._lane = Lane("the audit log", 1)
+
+    def close(self) -> None:
+        """Start no more work."""
+        self._lane.close()
+
+    async def list_entries(self, request: Request) -> Response:
+        """Return what changed what is ranked, the newest first."""
+        limit, before = _limit(request.query_params.get("limit", "100")), request.query_params.get("before")
+        until = None if before is None else _seconds(before)
+        late = partial(StoreUnavailableError, "the database did not respond in time: try again")
+        entries = await self._lane.run(
+            lambda: self._service.audit.read(limit=limit, before=until), self._service.settings.judgment_seconds, late
+        )
+        return json_response(AuditResponse([_to_response(entry) for entry in entries]))
+
+
+def _to_response(entry: AuditEntry) -> AuditEntryResponse:
+    _, *others = astuple(entry)
+    return AuditEntryResponse(datetime.fromtimestamp(entry.time, UTC), *others)
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 1 <= int(text) <= _MOST):
+        raise DataError(f"limit must be from 1 to {_MOST}, got {text[:100]!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise DataError(f"before must be a time such as 2026-11-17T12:00:00Z, got {text[:100]!r}") from None
+
+
+# --- request handlers; `app` maps them to paths and roles -------------------------------------------------------------
+
 
 _RELOAD_SECONDS = 60.0
 # Threads that only wait. With 0.3 s per call, 100 searches a second need 30.
@@ -62,7 +458,6 @@ _MODEL_LATE = partial(HttpError, 503, "slow-model", "the model is still being lo
 _EXPLANATION_LATE = partial(
     HttpError, 503, "slow-explanation", "the explanation took too long: try again, with fewer candidates"
 )
-T = TypeVar("T")
 
 
 class Endpoints:
@@ -86,9 +481,9 @@ class Endpoints:
         self._rankings = dict.fromkeys(service.slots, 0)  # in progress, by model
         service.expected = self._rankings.__getitem__
         self.reader = RequestReader(service, metrics)
-        self.feedback = Feedback(service, self.reader)
-        self.rules = RuleEndpoints(service, self.reader)
-        self.audit = AuditEndpoint(service)
+        self.feedback = _Feedback(service, self.reader)
+        self.rules = _RuleEndpoints(service, self.reader)
+        self.audit = _AuditEndpoint(service)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
         self._insight_lane = Lane("weights and explanations", 4)

@@ -19,8 +19,7 @@ from prometheus_client import (
 )
 
 from kinrank.serve.events.log import EventLog
-from kinrank.serve.http.logs import add_log_fields, log_event
-from kinrank.serve.http.traces import Traces
+from kinrank.serve.http.logs import Traces, add_log_fields, log_event
 from kinrank.serve.messages import Fallback, Ranking
 from kinrank.serve.observer import Observer
 

@@ -1,21 +1,206 @@
-"""Middleware around every request: request id, load limit, access log, metrics."""
+"""What every request passes: limits of connections, bytes and threads, request ids, the access log and metrics."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Callable
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
+from ipaddress import ip_address
+from typing import Any, TypeVar
 from uuid import uuid4
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from kinrank.serve.http.errors import HttpError, error_response
-from kinrank.serve.http.hosts import is_loopback
-from kinrank.serve.http.logs import REQUEST_FIELDS, REQUEST_ID, log_event
+from kinrank.serve.http.logs import REQUEST_FIELDS, REQUEST_ID, Traces, log_event
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.slots import Slots
-from kinrank.serve.http.traces import Traces
+from kinrank.serve.http.responses import ErrorDetail, ErrorResponse, HttpError, error_response
+
+# --- which names of hosts mean this machine ---------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host, as in a URL with or without port, is this machine.
+
+    Examples
+    --------
+    >>> is_loopback("localhost:8080"), is_loopback("[::1]"), is_loopback("example.org")
+    (True, True, False)
+    """
+    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") and "]" in host else host
+    if not host.startswith("[") and host.count(":") == 1:
+        name = host.partition(":")[0]
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+# --- what requests hold while they are handled: slots and bytes of the process, and a share of them per key -----------
+
+
+KEY_SHARE = 0.75
+"""Share of the slots that one key may hold."""
+WAITING_SHARE = 0.5
+"""How many requests of one key may wait for their body or for a revision, as a share of the slots."""
+_OVERLOADED = "too many requests at once: try again in a moment"
+
+
+class Slots:
+    """Counts what requests hold. All methods run in the event loop.
+
+    Parameters
+    ----------
+    limit
+        Requests that are handled at a time. One that waits for its client or for judgments is not handled.
+    max_bytes
+        Bytes of bodies that are held at a time.
+    """
+
+    def __init__(self, limit: int, max_bytes: int) -> None:
+        self.limit = limit
+        self.max_bytes = max_bytes
+        self.in_flight = 0
+        self.bytes = 0
+        self.by_key: Counter[str | None] = Counter()
+        self.waiting: Counter[str | None] = Counter()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a further request is rejected."""
+        return self.in_flight >= self.limit
+
+    @contextmanager
+    def hold(self, key: str | None) -> Iterator[Hold]:
+        """Count a request for its key until the block ends. None, without keys, has no share."""
+        if key is not None and self.by_key[key] >= KEY_SHARE * self.limit:
+            raise HttpError(503, "overloaded", f"too many requests with the key {key!r} at once: try again in a moment")
+        held = Hold(self, key)
+        self.by_key[key] += 1
+        try:
+            yield held
+        finally:
+            self.by_key[key] -= 1
+            self.bytes -= held.bytes
+            held.resume()
+
+
+class Hold:
+    """What one request holds; see `Slots.hold`."""
+
+    def __init__(self, slots: Slots, key: str | None) -> None:
+        self._slots = slots
+        self._key = key
+        self._waits = False
+        self.bytes = 0
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called when the request begins to wait."""
+
+    def take(self, n_bytes: int) -> None:
+        """Take bytes until the request ends. Raise an `HttpError` if the process holds too many."""
+        if self._slots.bytes + n_bytes > self._slots.max_bytes:
+            raise HttpError(503, "overloaded", "too many bytes of requests at once: try again in a moment")
+        self._slots.bytes += n_bytes
+        self.bytes += n_bytes
+
+    def wait(self) -> bool:
+        """Give the slot to others while the request waits. Return False if too many of its key wait already."""
+        slots = self._slots
+        if not self._waits:
+            if slots.waiting[self._key] >= WAITING_SHARE * slots.limit:
+                return False
+            slots.waiting[self._key] += 1
+            slots.in_flight -= 1
+            self._waits = True
+            self.on_wait()
+        return True
+
+    def resume(self) -> None:
+        """Take a slot again."""
+        if self._waits:
+            self._slots.waiting[self._key] -= 1
+            self._slots.in_flight += 1
+            self._waits = False
+
+    def go_on(self) -> None:
+        """Take a slot again after a wait. Raise an `HttpError` if there is none left."""
+        waited = self._waits
+        self.resume()
+        if waited and self._slots.in_flight > self._slots.limit:
+            raise HttpError(503, "overloaded", _OVERLOADED)
+
+
+# --- lanes for blocking calls: each has its own threads, so that one that is full never blocks another ----------------
+
+
+T = TypeVar("T")
+
+
+class Lane:
+    """Runs blocking calls of one kind, so that the event loop stays free.
+
+    Parameters
+    ----------
+    name
+        What the calls wait for; errors name it.
+    threads
+        Calls that run at a time.
+    waiting
+        Further calls that may wait. Beyond that, calls are rejected.
+    """
+
+    def __init__(self, name: str, threads: int, waiting: int = 64) -> None:
+        self._name = name
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name.replace(" ", "-"))
+        self._limit = threads + waiting
+        self._pending = 0
+
+    async def run(
+        self, call: Callable[[], T], seconds: float | None, late: Callable[[], Exception] = TimeoutError
+    ) -> T:
+        """Return the result of a call. After `seconds`, raise what `late` makes, and leave a call that runs alone.
+
+        A call that has not started by then never does.
+        """
+        if self._pending >= self._limit:
+            raise HttpError(503, "overloaded", f"too many requests wait for {self._name}: try again in a moment")
+        if seconds is not None and seconds <= 0:
+            raise late()
+        self._pending += 1
+        loop = asyncio.get_running_loop()
+        future = self._pool.submit(copy_context().run, call)
+        future.add_done_callback(partial(self._done, loop))
+        try:
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
+        except TimeoutError:
+            if future.done() and not future.cancelled():  # it ended in this very moment, or raised it itself
+                return future.result()
+            future.cancel()
+            raise late() from None
+
+    def close(self) -> None:
+        """Accept no more calls."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _done(self, loop: asyncio.AbstractEventLoop, _: Future[T]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._count_down)
+
+    def _count_down(self) -> None:
+        self._pending -= 1
+
+
+# --- middleware around every request: request id, load limit, access log, metrics -------------------------------------
+
 
 UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that are served under any load, and not logged."""
@@ -27,7 +212,6 @@ _UNTRACED = Traces()
 _NOT_LOCAL = (
     "without keys, the service takes only requests to localhost: start it with --keys, or with --open behind a proxy"
 )
-_OVERLOADED = "too many requests at once: try again in a moment"
 _ID_HEADER = b"x-request-id"
 _VALID_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,64}\Z")
 _HEADERS = [
@@ -157,3 +341,162 @@ def _request_id(scope: Scope) -> bytes:
             given: bytes = value
             return given
     return uuid4().hex.encode()
+
+
+# --- the HTTP protocol of uvicorn with limits, so that clients without a key cannot exhaust the process ---------------
+#
+# uvicorn bounds the size of a request's head only with its slower parser, and nothing ends a connection that never
+# sends a complete request. Here the head, the trailers and the number of chunks are bounded, a client must finish what
+# it has begun to send or read, and if there are too many connections, the one idle for longest makes room.
+
+
+HEAD_BYTES = 64 << 10
+_PIECE = HEAD_BYTES // 8
+PATIENCE = 10.0
+"""Seconds for a client to send a complete head or the rest of a body, or to read a response."""
+_SMALL_CHUNKS = 1000
+_CHUNK_BYTES = 256
+"""A body may have so many chunks, and one more for so many bytes: each costs the event loop as much as a large one."""
+MAX_CONNECTIONS = 512  # below the usual limit of 1,024 open files
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. uvicorn creates it with its own arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._outside_body = 0  # bytes since the last piece of a body
+        self._chunks_left = _SMALL_CHUNKS
+        self._in_head = True
+        self._active_at = time.monotonic()
+        self._timer: asyncio.TimerHandle | None = None
+        self._rejected = False  # the request whose body may still arrive
+        self._unanswered: deque[RequestResponseCycle] = deque()  # more than one if the client pipelines requests
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection, and close the one that has been idle for longest if there are too many."""
+        super().connection_made(transport)
+        self._expect_progress()
+        if len(self.connections) > MAX_CONNECTIONS:
+            idle = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.is_idle]
+            oldest = min(idle, key=lambda each: each._active_at, default=self)
+            oldest.transport.abort()
+            self.connections.discard(oldest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection, and all requests on it: uvicorn ends only the last one."""
+        self._progressed()
+        for cycle in self._unanswered:
+            cycle.disconnected = True
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being handled."""
+        return self.cycle is None or self.cycle.response_complete
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what the client sends; refuse a head that is too long."""
+        self._active_at = time.monotonic()
+        if self._in_head:
+            self._expect_progress()
+        while data and not self.transport.is_closing():
+            piece, data = data[:_PIECE], data[_PIECE:]
+            self._outside_body += len(piece)
+            super().data_received(piece)
+            if self._chunks_left < 0:
+                self._refuse(400, "small-chunks", f"send chunks of at least {_CHUNK_BYTES} bytes")
+            if self._outside_body > HEAD_BYTES:
+                self._refuse(431, "head-too-large", f"a request has at most {HEAD_BYTES} bytes besides its body")
+
+    def on_message_begin(self) -> None:
+        """Start a request."""
+        super().on_message_begin()
+        self._expect_progress()
+
+    def on_headers_complete(self) -> None:
+        """Handle the request, whose body may follow."""
+        self._progressed()
+        self._in_head, self._outside_body, self._chunks_left = False, 0, _SMALL_CHUNKS
+        self.scope[STARTED] = time.perf_counter()  # type: ignore[literal-required]
+        if isinstance(self.app, RequestMiddleware) and self.is_idle:
+            scope = {"path": self.url.partition(b"?")[0].decode("latin-1"), "headers": self.headers}
+            if self.app.is_overloaded(scope):
+                self._reject(*self.app.reject(scope), close=self.app.draining)
+                return
+        super().on_headers_complete()
+        self._unanswered.append(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        """Pass a piece of the body on."""
+        self._outside_body = 0
+        self._chunks_left += len(body) // _CHUNK_BYTES - 1
+        if not self._rejected:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request; the next head may follow."""
+        self._progressed()
+        self._in_head, self._outside_body = True, 0
+        if not self._rejected:
+            super().on_message_complete()
+            return
+        self._rejected = False
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def on_response_complete(self) -> None:
+        """Keep the connection; a rest of the body, which nobody reads, must end soon."""
+        self._unanswered.popleft()
+        super().on_response_complete()
+        if not self._in_head:
+            self._expect_progress()
+
+    def pause_writing(self) -> None:
+        """Wait for a client that does not read."""
+        self._expect_progress()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Go on, as the client reads."""
+        self._progressed()
+        super().resume_writing()
+
+    # --- limits -----------------------------------------------------------------------------------------------------
+
+    def _expect_progress(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(PATIENCE, self._give_up)
+
+    def _progressed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if self._in_head and self.is_idle and not self.transport.get_write_buffer_size():
+            self._refuse(408, "slow-head", f"a request must begin and its head end within {PATIENCE:g} seconds")
+        else:
+            self.transport.abort()
+
+    def _reject(self, headers: bytes, body: bytes, *, close: bool) -> None:
+        """Respond with 503 as soon as the head is there: no task, and nothing keeps the body."""
+        self._rejected = True
+        if close or self.parser.get_http_version() == "1.0" or not self.parser.should_keep_alive():
+            self.transport.write(STATUS_LINE[503] + headers + b"connection: close\r\n\r\n" + body)
+            self.transport.close()
+        else:
+            self.transport.write(STATUS_LINE[503] + headers + b"\r\n" + body)
+            self._expect_progress()
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        if self.is_idle:
+            body = msgspec.json.encode(ErrorResponse(ErrorDetail(code, message)))
+            head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()

@@ -14,21 +14,17 @@ from typing import Any
 
 import uvicorn
 
-from kinrank.data.labels import read_labels
+from kinrank.data.query_rows import read_labels
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.serve.http.app import create_app
-from kinrank.serve.http.hosts import is_loopback
-from kinrank.serve.http.logs import JsonLog
+from kinrank.serve.http.logs import JsonLog, start_traces
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import RequestMiddleware
-from kinrank.serve.http.protocol import BoundedProtocol
-from kinrank.serve.http.traces import start_traces
+from kinrank.serve.http.middleware import BoundedProtocol, RequestMiddleware, is_loopback
 from kinrank.serve.keys import KeyRing
-from kinrank.serve.search import Searcher
-from kinrank.serve.search_policy import SearchPolicy
+from kinrank.serve.search import Searcher, SearchPolicy
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
 from kinrank.store import VersionStore, ranker_name
@@ -65,7 +61,7 @@ class Options:
     client: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the engine's client: ``api_key``, ``ca_certs``..."""
     fields: tuple[str, ...] | None = None
-    """Fields of the documents that query keys may read; see `kinrank.serve.search_policy.SearchPolicy`. By default none
+    """Fields of the documents that query keys may read; see `kinrank.serve.search.SearchPolicy`. By default none
     if there are keys, and all without keys.
     """
     filter_clause: dict[str, Any] | None = None
@@ -89,12 +85,12 @@ class Options:
         if self.keys is None and not self.open_to_all and not is_loopback(self._listens_on):
             raise ParameterError(
                 f"{self._listens_on} can be reached from other machines, but there are no keys: create some with "
-                "kinrank key and pass --keys, or pass --open"
+                "kinrank admin key and pass --keys, or pass --open"
             )
         if self.judgments is not None and self.keys is None:
             raise ParameterError(
-                "judgments need a key with role admin, but there are no keys: create one with kinrank key keys ops "
-                "--role admin, and pass --keys keys"
+                "judgments need a key with role admin, but there are no keys: create one with kinrank admin key keys "
+                "ops --role admin, and pass --keys keys"
             )
         if self.settings.log_shown and self.judgments is None:
             raise ParameterError("lists that were shown are kept in the database of --judgments: pass it, too")
@@ -103,8 +99,8 @@ class Options:
                 raise ParameterError(f"{folder} does not exist: expected a folder written by kinrank train")
         if self.settings.explore and not any(map(_may_explore, self.models.values())):
             raise ParameterError(
-                "--explore draws from what people may choose, and no model has evidence of that: train one with "
-                "kinrank train --ranker choices"
+                "--explore draws from what people may choose, and no model takes that: train one with kinrank train, "
+                "on queries with texts and document ids"
             )
 
     @property

@@ -17,13 +17,12 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import Measure, PairedComparison
-from kinrank.rankers.capabilities import capabilities_of
 from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
 from kinrank.study.answer import Answer, Claim, NearAndFar
 from kinrank.study.comparison import Comparison, Difference, Entrant, Fittable
-from kinrank.study.families import wanted_families
-from kinrank.study.ladder import DECISIVE, climb, missing_precedents, missing_trees, rung_of, rungs_of
+from kinrank.study.folds import wanted_families
+from kinrank.study.ladder import DECISIVE, climb, missing_memory, missing_trees, rung_of, rungs_of
 from kinrank.study.leaks import TEXTS
 from kinrank.study.study import Study
 
@@ -39,7 +38,7 @@ _MAX_LENGTH = 80  # characters; long names only make the file larger
 
 
 @dataclass(frozen=True)
-class Timing:
+class _Timing:
     """Time to rank one query, in milliseconds."""
 
     name: str
@@ -50,7 +49,7 @@ class Timing:
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureShares:
+class _FeatureShares:
     """Share of each feature in the ranking, if models are linear; see `feature_shares`."""
 
     by_query: Float64
@@ -60,7 +59,7 @@ class FeatureShares:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnModels:
+class _OwnModels:
     """What a ranker that learns from neighbors learns for the queries that changed most, and for a sample."""
 
     name: str
@@ -71,7 +70,7 @@ class OwnModels:
     """Positions of these queries, in ascending order."""
     nearest: tuple[tuple[str, ...], ...]
     """Names of the nearest judged queries of each query."""
-    shares: FeatureShares | None
+    shares: _FeatureShares | None
     """None if models are not linear."""
 
 
@@ -103,9 +102,9 @@ class Report:
     """Name of the entrant that the report is about."""
     names: tuple[str, ...]
     """Names of the test queries."""
-    timings: tuple[Timing, ...]
+    timings: tuple[_Timing, ...]
     """Times of the entrants that have a ranker."""
-    own_models: OwnModels | None
+    own_models: _OwnModels | None
     """None if no entrant learns from neighbors."""
     leak_check: LeakCheck | None
     """None if no training queries are known."""
@@ -122,7 +121,7 @@ class Report:
     def claim(self) -> Claim:
         """The difference of the subject from the baseline: as in the answer if it is one of its claims."""
         difference = self.difference
-        answered = () if self.answer is None else (self.answer.gain, self.answer.own, self.answer.precedents)
+        answered = () if self.answer is None else (self.answer.gain, self.answer.own, self.answer.memory)
         for claim in answered:
             if claim is not None and (claim.name, claim.against) == (difference.name, difference.against):
                 return claim
@@ -243,13 +242,13 @@ def _answer(comparison: Comparison, subject: str, study: Study, *, ladder: bool)
     if rung_of(ranker) == "local":
         rungs = {rung: entrant for rung, entrant in rungs.items() if rung not in ("kin", "without")}
     elif study.folds and ladder:
-        rungs = climb(ranker, study, rungs=(*DECISIVE, "precedents"), measured=rungs)
+        rungs = climb(ranker, study, rungs=(*DECISIVE, "memory"), measured=rungs)
         train = study.folds[0].train
-        note = missing_trees(train) or missing_precedents(train, study.group)
+        note = missing_trees(train) or missing_memory(train, study.group)
     return study.answer(study.with_choices(rungs), note=note)
 
 
-def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str, str], seed: int) -> OwnModels | None:
+def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str, str], seed: int) -> _OwnModels | None:
     """Explain the subject if it, or a part of it, learns from neighbors; else the first entrant that does."""
     measure = comparison.measures[0]
     gains = np.nan_to_num(comparison[subject].per_query(measure) - comparison.baseline.per_query(measure))
@@ -262,7 +261,7 @@ def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str,
         explained = ranker.explain(queries)
         weights = [each.weights for each in explained if each.weights is not None]
         overall = explained[0].global_weights
-        return OwnModels(
+        return _OwnModels(
             name=entrant.name,
             whole=ranker is entrant.ranker,
             shown=shown,
@@ -272,7 +271,7 @@ def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str,
             ),
             shares=None
             if overall is None
-            else FeatureShares(feature_shares(np.array(weights), queries), feature_shares(overall, queries)),
+            else _FeatureShares(feature_shares(np.array(weights), queries), feature_shares(overall, queries)),
         )
     return None
 
@@ -293,8 +292,7 @@ def sample(queries: QuerySet, n: int, seed: int = 0) -> QuerySet:
 
 def _study(comparison: Comparison, judged: QuerySet | None) -> Study:
     """Return the test queries, checked against the training queries if they are known; the page shows leaks."""
-    remember = (capabilities_of(entrant.ranker).remembers for entrant in comparison.entrants)
-    families = wanted_families(None, comparison.queries, remember)
+    families = wanted_families(None, comparison.queries, (entrant.remembers for entrant in comparison.entrants))
     if judged is None:
         return Study.of_test(comparison.queries, comparison.measures, leaks="warn", families=families)
     return Study.split(judged, comparison.queries, measures=comparison.measures, leaks="warn", families=families)
@@ -338,7 +336,7 @@ def made_now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, with {', '.join(versions)}"
 
 
-def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[Timing, ...]:
+def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[_Timing, ...]:
     """Time fitted rankers on one query at a time, in turns, so that load on the machine affects all of them.
 
     Parameters
@@ -357,7 +355,7 @@ def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[Ti
             ranker.predict(query)
             milliseconds[name].append(1000 * (time.perf_counter() - start))
     return tuple(
-        Timing(name, float(np.median(values)), float(np.quantile(values, 0.95)))
+        _Timing(name, float(np.median(values)), float(np.quantile(values, 0.95)))
         for name, values in milliseconds.items()
     )
 

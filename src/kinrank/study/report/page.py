@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import kinrank
+from kinrank.data.files import atomic_writer
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import atomic_writer
 from kinrank.measure import Measure
 from kinrank.registry import import_extra
 from kinrank.study.comparison import Comparison

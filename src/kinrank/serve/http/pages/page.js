@@ -72,7 +72,7 @@ function show(before, ranking, why, titles, title, choosing) {
   Object.assign(seen, titles);
   acted(ranking);
   list($("before"), shown, ranking.ids, titles, reasons, false);
-  list($("after"), after, before, titles, reasons, true, {...(why && why.precedents), ...(why && why.choices)}, choosing);
+  list($("after"), after, before, titles, reasons, true, {...(why && why.judged), ...(why && why.choices)}, choosing);
   $("before-title").textContent = title;
   $("before-count").textContent = "top " + shown.length;
   $("after-count").textContent = ranking.fallback ? "same order" : "model " + ranking.model;

@@ -1,0 +1,408 @@
+"""``kinrank admin``: keys, models, judgments, rules and the audit log of a service, and clients to forget."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from kinrank.cli import console
+from kinrank.cli.options import AsJson
+from kinrank.errors import ParameterError
+
+if TYPE_CHECKING:
+    from kinrank.serve.rules import Preview, Rule
+    from kinrank.store.versions import VersionStore
+
+
+Address = Annotated[
+    str, typer.Argument(metavar="ADDRESS", help="Database of kinrank serve, sqlite:///PATH or postgresql://...")
+]
+
+
+def check_exists(address: str) -> None:
+    """Raise if there is no file at an address: opening it would create one, and what is asked of it is not there."""
+    from kinrank.serve.database import open_database
+
+    database = open_database(address)
+    if not database.exists:
+        raise ParameterError(
+            f"{database}: no such file; pass the address of kinrank serve --judgments, which creates it"
+        )
+
+
+# --- ``kinrank admin key``: create an API key for the service ---------------------------------------------------------
+
+
+class _RoleName(StrEnum):
+    """The values of `kinrank.serve.keys.Role`, repeated here so that ``--help`` does not import the service."""
+
+    QUERY = "query"
+    EVENTS = "events"
+    EDITOR = "editor"
+    ADMIN = "admin"
+
+
+def key(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Key file; the hash of the new key is appended.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner, shown in logs.")],
+    role: Annotated[
+        _RoleName,
+        typer.Option(
+            help="query ranks and searches, editor also manages rules, admin also models and judgments; events sends "
+            "clicks."
+        ),
+    ] = _RoleName.QUERY,
+) -> None:
+    """Create an API key for the service and print it; only its hash is stored."""
+    from kinrank.serve.keys import Role, add_key
+
+    typer.echo(add_key(file, name, Role(role)))
+    console.info(f"{file}: added key {name!r} with role {role.value!r}; the key is not shown again")
+
+
+# --- ``kinrank admin models``: upload versions of a model, list them, and choose which one is in use ------------------
+
+
+def models(
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="Store of versions: a folder, or s3://bucket/models.")
+    ],
+    publish: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Model folder to upload as the next version, which is put into use; its number is printed.",
+        ),
+    ] = None,
+    use: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Version to put into use, such as an earlier one to go back.")
+    ] = None,
+    canary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION:SHARE",
+            help="Version that ranks a share of the queries, such as 13:0.05; or none. With --publish, the share.",
+        ),
+    ] = None,
+    shadow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION:SHARE",
+            help="Version that is compared on a share of the queries; or none. With --publish, the share.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the published versions of a model, upload another, and choose which one is in use."""
+    from kinrank.store.versions import CANARY, CURRENT, SHADOW, VersionStore
+
+    store = VersionStore(address)
+    if publish is not None:
+        _publish(store, publish, {CURRENT: use, CANARY: canary, SHADOW: shadow})
+        return
+    for role, wanted in ((CURRENT, use), (CANARY, canary), (SHADOW, shadow)):
+        if wanted is not None:
+            _assign(store, role, wanted)
+    rollout = store.rollout()
+    rows: list[dict[str, Any]] = [
+        {
+            "number": version.number,
+            "version": version.fitted,
+            "written": None if version.written is None else version.written.isoformat(timespec="seconds"),
+            "bytes": version.size,
+            "in_use": [role for role, arm in rollout.items() if arm.version == version.name],
+        }
+        for version in store.versions()
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("number", "version", "written", "bytes", "in use"):
+        table.add_column(title)
+    for row in rows:
+        *shown, roles = row.values()
+        table.add_row(*("incomplete" if value is None else str(value) for value in shown), ", ".join(roles))
+    console.print_result(table)
+
+
+def _publish(store: VersionStore, model: str, wanted: dict[str, str | None]) -> None:
+    """Upload a model and give it a role: the current version, or the canary or shadow of a share of the queries."""
+    from kinrank.rankers.kin.stored import with_evidence_inside
+    from kinrank.store.versions import CURRENT, Arm
+
+    shares = {role: share for role, share in wanted.items() if share is not None}
+    if len(shares) > 1 or CURRENT in shares:
+        raise ParameterError("--publish takes --canary SHARE, --shadow SHARE or neither, which puts the model into use")
+    role, share = next(iter(shares.items()), (CURRENT, "1"))
+    arm = Arm("", _share(share, share, "SHARE, such as 0.05"))  # refuses an invalid share before the upload
+    store.check_role(role)
+    with with_evidence_inside(model) as whole:
+        version = store.publish(whole)
+    store.assign(role, Arm(version.name, arm.share))
+    console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")
+    typer.echo(version.number)
+
+
+def _share(text: str, given: str, form: str = "VERSION:SHARE, such as 13:0.05") -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(f"write {form}, got {given[:100]!r}") from None
+
+
+def _assign(store: VersionStore, role: str, wanted: str) -> None:
+    from kinrank.store.versions import CANARY, CURRENT, Arm
+
+    if wanted == "none" and role != CURRENT:
+        store.assign(role, None)
+        console.info(f"{store}: no version is {role}")
+        return
+    name, _, share = wanted.partition(":")
+    if role == CANARY and not share:
+        raise ParameterError(f"a canary needs a share: write VERSION:SHARE, such as {name[:100]}:0.05")
+    portion = _share(share or "1", wanted)
+    version = store.find(name)
+    store.assign(role, Arm(version.name, portion))
+    console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")
+
+
+# --- ``kinrank admin judgments``: export and withdraw the judgments of a service -------------------------------------
+
+
+def judgments(
+    address: Address,
+    model: Annotated[str, typer.Option(metavar="NAME", help="Name of the model in the service.")] = "default",
+    export: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Parquet file to write all judgments to, for kinrank train.")
+    ] = None,
+    withdraw_query: Annotated[
+        str | None, typer.Option(metavar="QID", help="Query whose judgments are withdrawn.")
+    ] = None,
+    withdraw_source: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="Source whose judgments are withdrawn.")
+    ] = None,
+    compact_through: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="REVISION", help="Revision up to which marks of withdrawn judgments are removed."),
+    ] = None,
+) -> None:
+    """Export and withdraw the judgments of a service, and print their revision."""
+    from kinrank.data.parquet import write_parquet
+    from kinrank.serve.audit import ACTOR
+    from kinrank.serve.judgments import exported_queries, open_store
+
+    ACTOR.set(getpass.getuser())
+    check_exists(address)
+    store = open_store(address)
+    try:
+        if withdraw_query is not None or withdraw_source is not None:
+            withdrawn, _ = store.delete(model, query=withdraw_query, source=withdraw_source)
+            console.info(f"{store.database}: withdrew the judgments of {withdrawn} pairs of query and source")
+        if compact_through is not None:
+            console.info(f"{store.database}: removed {store.compact(model, compact_through)} marks")
+        if export is not None:
+            queries, revision = exported_queries(store, model)
+            write_parquet(queries, export)
+            console.info(f"{export}: {len(queries)} judged queries; train with --judgments-through {revision}")
+        typer.echo(store.revision(model))
+    finally:
+        store.close()
+
+
+# --- ``kinrank admin rules``: pin, hide and boost documents for a query, in the database of a service -----------------
+
+
+def rules(
+    address: Address,
+    query: Annotated[str | None, typer.Option(metavar="TEXT", help="Text of the query that a rule is for.")] = None,
+    pin: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to put at a place.")] = None,
+    hide: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to leave out.")] = None,
+    boost: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to move by some places.")] = None,
+    places: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Place of a pin (by default 1), or places that a boost moves up; down if < 0."),
+    ] = None,
+    also_similar: Annotated[
+        bool, typer.Option("--also-similar", help="Also for queries like this one, see --preview.")
+    ] = False,
+    days: Annotated[float, typer.Option(help="Days that the rule holds.")] = 30.0,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")] = "",
+    author: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who changes rules.", show_default="your user name")
+    ] = None,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Show the known queries that a rule would be for, and add none.")
+    ] = False,
+    remove: Annotated[int | None, typer.Option(metavar="RULE", help="Number of the rule to end.")] = None,
+    history: Annotated[bool, typer.Option("--history", help="List also rules that ended.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Pin, hide and boost documents for a query, and list such rules."""
+    from kinrank.serve.audit import ACTOR
+    from kinrank.serve.database import open_database
+    from kinrank.serve.rules import Action, Rule, RuleStore
+    from kinrank.serve.rules import preview as preview_of
+
+    given = {Action.PIN: pin, Action.HIDE: hide, Action.BOOST: boost}
+    wanted = [(action, document) for action, document in given.items() if document is not None]
+    if len(wanted) > 1 or (wanted and query is None) or (query is not None and not (wanted or preview)):
+        raise ParameterError("a rule is --query TEXT with one of --pin, --hide and --boost; or pass --preview")
+    if preview and query is None:
+        raise ParameterError("--preview needs --query TEXT")
+    if preview or not wanted:
+        check_exists(address)
+    store = RuleStore(open_database(address))
+    who = author or getpass.getuser()
+    ACTOR.set(who)
+    try:
+        if preview and query is not None:
+            _show_preview(preview_of(store.database, query, also_similar=also_similar), as_json=as_json)
+            return
+        for action, document in wanted:
+            rule = Rule.new(
+                query or "",
+                action,
+                document,
+                places=places,
+                also_similar=also_similar,
+                author=who,
+                note=note,
+                days=days,
+            )
+            console.info(f"{store.database}: added {store.add(rule).words}")
+        if remove is not None:
+            removed = store.remove(remove, who)
+            if removed is None:
+                raise ParameterError(
+                    f"there is no rule {remove} that holds: kinrank admin rules {store.database} lists them"
+                )
+            console.info(f"{store.database}: removed {removed.words}")
+        _show_rules(store.rules(history=history), as_json=as_json)
+    finally:
+        store.database.close()
+
+
+def _show_rules(found: list[Rule], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([vars(rule) | {"words": rule.words} for rule in found], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("author", "until", "rule", "note"):
+        table.add_column(title)
+    for rule in found:
+        ended = "" if rule.removed is None else f" (removed by {rule.removed_by} {_date(rule.removed)})"
+        table.add_row(rule.author, _date(rule.expires), rule.words + ended, rule.note)
+    console.print_result(table)
+
+
+def _show_preview(found: Preview, *, as_json: bool) -> None:
+    if as_json:
+        rows = [vars(each) for each in found.queries]
+        typer.echo(json.dumps({"queries": rows, "share": found.share, "known": found.known}, indent=2))
+        return
+    share = "" if found.share is None else f", {found.share:.2%} of what people looked at"
+    console.info(f"{len(found.queries)} of {found.known} known queries{share}")
+    table = Table(box=None, pad_edge=False)
+    for title in ("query", "similarity", "share"):
+        table.add_column(title)
+    for each in found.queries:
+        table.add_row(each.query, f"{each.similarity:.2f}", "" if each.share is None else f"{each.share:.2%}")
+    console.print_result(table)
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="minutes")
+
+
+# --- ``kinrank admin forget``: delete what a service has stored of a client -------------------------------------------
+
+
+def forget(
+    address: Address,
+    client: Annotated[
+        list[str], typer.Option(metavar="ID", help="Client to forget, as it was named to the service; repeatable.")
+    ],
+    client_secret: Annotated[
+        str | None, typer.Option(metavar="FILE", help="File of kinrank serve --client-secret, if it has one.")
+    ] = None,
+    min_clients: Annotated[int, typer.Option(min=1, help="As in kinrank serve.")] = 3,
+    folder: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DIR", help="Folder of a model or of evidence to look for what the client asked; repeatable."
+        ),
+    ] = None,
+) -> None:
+    """Delete the lists and clicks of a client, and print how many lists there were; services count again without."""
+    from kinrank.serve.audit import ACTOR, ENDED, AuditLog
+    from kinrank.serve.database import open_database
+    from kinrank.serve.events.clients import ClientHashes, asked_by, asked_by_few, held_queries
+    from kinrank.serve.events.store import EventStore
+
+    ACTOR.set(getpass.getuser())
+    check_exists(address)
+    database = open_database(address)
+    try:
+        store = EventStore(database, min_clients)
+        hashes = ClientHashes(store, b"" if client_secret is None else Path(client_secret).read_bytes())
+        known = [value for each in client for value in hashes.of_all_periods(each)]
+        asked = asked_by(database, known)
+        lists = store.forget(known)
+        few = asked_by_few(database, asked, min_clients)
+        audit = AuditLog(address)
+        in_use = {name: version for name, version in audit.latest("model").items() if version != ENDED}
+        audit.close()
+    finally:
+        database.close()
+    hint = "" if lists or client_secret else "; if kinrank serve has a --client-secret, pass the same"
+    console.info(f"{database}: deleted {lists} lists and their clicks{hint}")
+    for path in folder or ():
+        held = held_queries(path, few)
+        refit = "write it again from logs and judgments without them" if held else "it can stay"
+        console.info(
+            f"{path}: holds {held} of the {len(few)} queries that this client and too few others asked: {refit}"
+        )
+    if not folder and len(few):
+        used = ", ".join(f"{name} ({version})" for name, version in in_use.items()) or "unknown"
+        console.info(
+            f"models and evidence from logs may hold the {len(few)} queries that this client and too few others asked: "
+            f"name their folders with --folder; models in use: {used}"
+        )
+    typer.echo(lists)
+
+
+# --- ``kinrank admin audit``: what changed what a service ranks, and who did it ---------------------------------------
+
+
+def audit(
+    address: Address,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Number of entries, the latest ones.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List what changed what is ranked: models, keys, judgments and rules, the newest first."""
+    from kinrank.serve.audit import AuditLog
+
+    check_exists(address)
+    log = AuditLog(address)
+    try:
+        entries = log.read(limit=limit)
+    finally:
+        log.close()
+    if as_json:
+        typer.echo(json.dumps([vars(entry) for entry in entries], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("time", "actor", "action", "subject", "detail"):
+        table.add_column(title)
+    for entry in entries:
+        when = datetime.fromtimestamp(entry.time, UTC).isoformat(sep=" ", timespec="seconds")
+        table.add_row(when, entry.actor, entry.action, entry.subject, entry.detail)
+    console.print_result(table)

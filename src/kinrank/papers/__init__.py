@@ -1,0 +1,1 @@
+"""Rankers of the papers, one file per method: aTVT, query classes, cluster models, ensembles."""

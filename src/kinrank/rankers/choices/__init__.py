@@ -1,1 +1,0 @@
-"""`ChoiceRanker`: rank by what people chose for this query and for similar ones, around any ranker."""

@@ -1,1 +1,0 @@
-"""`ClusterRanker`: a model per cluster of judged queries, mixed for each query."""

@@ -1,1 +1,0 @@
-"""What was judged for similar queries of the same documents, as features of a ranker."""

@@ -1,0 +1,508 @@
+"""The editor's hand: pins, hides and boosts for a query, and for queries like it, after the model has ranked."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from kinrank.data.texts import normalize_text
+from kinrank.describe.encoders.ngrams import fold, ngrams_of
+from kinrank.errors import DataError
+from kinrank.serve.audit import record
+from kinrank.serve.database import Database, Execute, insert, mark_of, next_revision, revision_of, undo_revision
+from kinrank.serve.messages import Ranking
+
+# --- A rule of an editor, and what it says in words -------------------------------------------------------------------
+
+
+DAYS = 30.0
+"""How long a rule holds that does not say."""
+MAX_DAYS = 3650.0
+"""How long a rule may hold."""
+MAX_PLACES = 1_000
+"""The last place of a pin, and how far a boost may move a document."""
+_DAY = 86_400.0
+
+
+class Action(StrEnum):
+    """What a rule does with its document."""
+
+    PIN = "pin"
+    HIDE = "hide"
+    BOOST = "boost"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an editor wants for a query.
+
+    Attributes
+    ----------
+    query : str
+        The text of the query.
+    action : Action
+        What happens to the document.
+    document : str
+        The id of the document.
+    places : int
+        For a pin, the place of the document, from 1; for a boost, how many places it moves up, or down if negative.
+    also_similar : bool
+        Whether the rule is also for queries like this one; see `kinrank.serve.rules`.
+    author : str
+        The name of the key that added it.
+    note : str
+        Why, in the words of the author.
+    created, expires : float
+        When it was added, and until when it holds; seconds since 1970.
+    number : int
+        Identifies the rule: the revision that added it.
+    removed : float, or None
+        When it was removed or replaced.
+    removed_by : str, or None
+        The name of the key that did that.
+    """
+
+    query: str
+    action: Action
+    document: str
+    places: int
+    also_similar: bool
+    author: str
+    note: str
+    created: float
+    expires: float
+    number: int = 0
+    removed: float | None = None
+    removed_by: str | None = None
+
+    @classmethod
+    def new(
+        cls,
+        query: str,
+        action: Action,
+        document: str,
+        *,
+        places: int | None = None,
+        also_similar: bool = False,
+        author: str = "",
+        note: str = "",
+        days: float = DAYS,
+    ) -> Rule:
+        """Return a rule that holds from now on, for some days. Raise `DataError` if it makes no sense."""
+        if not query.strip():
+            raise DataError("a rule needs the text of a query, got only spaces")
+        if not document:
+            raise DataError("a rule needs the id of a document, got none")
+        if "\0" in query + document + note:
+            raise DataError("texts and ids must not contain NUL characters")
+        if any("\ud800" <= letter <= "\udfff" for letter in query + document + note + author):
+            raise DataError(
+                f"texts and ids must be Unicode, got {query!r}, {document!r}, {note!r}: write them in UTF-8"
+            )
+        if not 0 < days <= MAX_DAYS:
+            raise DataError(f"a rule holds for more than 0 and up to {MAX_DAYS:g} days, got {days:g}")
+        if action is Action.PIN:
+            places = 1 if places is None else places
+            if not 1 <= places <= MAX_PLACES:
+                raise DataError(f"the place of a pin is from 1 to {MAX_PLACES}, got {places}")
+        elif action is Action.BOOST:
+            if not places or abs(places) > MAX_PLACES:
+                raise DataError(f"a boost needs places, from 1 to {MAX_PLACES} up or, negative, down, got {places}")
+        elif places:
+            raise DataError(f"a hidden document has no place, got {places}: leave it out")
+        now = time.time()
+        return cls(query, action, document, places or 0, also_similar, author, note, now, now + days * _DAY)
+
+    def holds(self, now: float) -> bool:
+        """Return whether the rule acts at a time."""
+        return self.removed is None and now < self.expires
+
+    @property
+    def words(self) -> str:
+        """What the rule does, in words.
+
+        Examples
+        --------
+        >>> Rule("alien", Action.BOOST, "d4", -2, True, "anna", "", 0.0, 1.0, number=7).words
+        "rule 7 moves 'd4' down 2 places for queries like 'alien'"
+        """
+        count = abs(self.places)
+        moves = f"{'up' if self.places > 0 else 'down'} {count} {'place' if count == 1 else 'places'}"
+        deed = {
+            Action.PIN: f"pins {self.document!r} to place {self.places}",
+            Action.HIDE: f"hides {self.document!r}",
+            Action.BOOST: f"moves {self.document!r} {moves}",
+        }[self.action]
+        return f"rule {self.number} {deed} for {'queries like ' if self.also_similar else ''}{self.query!r}"
+
+
+# --- how alike two query texts are: by their character n-grams, as the built-in encoder cuts them ---------------------
+#
+# A model that encodes texts knows more about meaning, but its similarities change with every fit, and with them what a
+# rule does. N-grams of the texts alone do not, and they are the same for every model of a service.
+
+
+ALIKE = 0.5
+"""Queries are alike from this similarity on."""
+
+
+class _SimilarTexts:
+    """Finds the texts among some that are like a given one.
+
+    The similarity is the cosine of the sets of n-grams of 3 to 5 characters, without regard to case and spacing: 1 for
+    equal texts, 0 for texts without a common n-gram.
+
+    Parameters
+    ----------
+    texts
+        The texts to find.
+
+    Examples
+    --------
+    >>> films = _SimilarTexts(["iron man", "toy story"])
+    >>> {text: {films.texts[place]: round(alike, 2) for place, alike in films.like(text).items()}
+    ...     for text in ("Iron  Man", "iron man 2", "iron mn", "the man")}
+    {'Iron  Man': {'iron man': 1.0}, 'iron man 2': {'iron man': 0.88}, 'iron mn': {'iron man': 0.62}, 'the man': {}}
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        self._sizes: list[int] = []
+        self._places: dict[str, list[int]] = {}
+        for place, text in enumerate(texts):
+            ngrams = _ngrams(text)
+            self._sizes.append(len(ngrams))
+            for ngram in ngrams:
+                self._places.setdefault(ngram, []).append(place)
+
+    def like(self, text: str, least: float = ALIKE) -> Mapping[int, float]:
+        """Return the positions of the texts that are alike, with their similarities."""
+        ngrams = _ngrams(text)
+        shared: dict[int, int] = {}
+        for ngram in ngrams:
+            for place in self._places.get(ngram, ()):
+                shared[place] = shared.get(place, 0) + 1
+        return dict(self._alike(shared, len(ngrams), least))
+
+    def _alike(self, shared: Mapping[int, int], size: int, least: float) -> Iterator[tuple[int, float]]:
+        for place, count in shared.items():
+            alike = count / math.sqrt(size * self._sizes[place])
+            if alike >= least:
+                yield place, alike
+
+
+def _ngrams(text: str) -> set[str]:
+    return set(ngrams_of(fold(text)))
+
+
+# --- the rules that hold now, and what they do to a ranking -----------------------------------------------------------
+
+
+_FETCHED = 50  # pinned documents of a query that are fetched if the engine does not find them
+_REMEMBERED = 10_000  # texts whose rules are kept: most traffic repeats them
+
+
+class RuleBook:
+    """Some rules, found by the text of a query. It never changes.
+
+    Parameters
+    ----------
+    rules
+        The rules, in the order in which they were added.
+    now
+        Returns the seconds since 1970.
+    """
+
+    def __init__(self, rules: Sequence[Rule] = (), now: Callable[[], float] = time.time) -> None:
+        self.rules = rules
+        self._now = now
+        self._own: dict[str, list[Rule]] = {}
+        for rule in rules:
+            self._own.setdefault(normalize_text(rule.query), []).append(rule)
+        self._wide = [rule for rule in rules if rule.also_similar]
+        self._texts = _SimilarTexts([rule.query for rule in self._wide])
+        self._find = lru_cache(_REMEMBERED)(self._found)
+
+    def rules_for(self, text: str | None) -> tuple[Rule, ...]:
+        """Return the rules that hold for a query now, one for each document.
+
+        If several are for a document, one for this very query counts, then that of the most similar query, then the
+        latest.
+        """
+        if not self.rules or not text:
+            return ()
+        now = self._now()
+        chosen: dict[str, Rule] = {}
+        for rule in self._find(text):
+            if rule.document not in chosen and rule.holds(now):
+                chosen[rule.document] = rule
+        return tuple(chosen.values())
+
+    def _found(self, text: str) -> list[Rule]:
+        """Return the rules of a text, those that count most first."""
+        own = self._own.get(normalize_text(text), [])
+        alike = sorted((-similarity, -place) for place, similarity in self._texts.like(text).items())
+        return [*reversed(own), *(self._wide[-place] for _, place in alike)]
+
+    def pinned(self, text: str | None) -> list[str]:
+        """Return the documents that are pinned for a query, those of the highest places first."""
+        rules = [rule for rule in self.rules_for(text) if rule.action is Action.PIN]
+        return [rule.document for rule in sorted(rules, key=lambda rule: rule.places)[:_FETCHED]]
+
+    def apply(self, ranking: Ranking, text: str | None) -> Ranking:
+        """Return a ranking with the rules of its query applied, and which of them did something, in words.
+
+        Boosts move documents first, in the order of the ranking; then pins put theirs into place, the highest place
+        first. A rule for a document that is not in the ranking does nothing.
+        """
+        rules = self.rules_for(text)
+        if not rules:
+            return ranking
+        place_of = {document: place for place, document in enumerate(ranking.ids)}
+        acting = {place_of[rule.document]: rule for rule in rules if rule.document in place_of}
+        if not acting:
+            return ranking
+        order = list(range(len(ranking.ids)))
+        by_action = {action: [at for at in sorted(acting) if acting[at].action is action] for action in Action}
+        for at in by_action[Action.BOOST]:
+            before = order.index(at)
+            order.remove(at)
+            order.insert(max(0, before - acting[at].places), at)
+        order = [at for at in order if at not in acting or acting[at].action is Action.BOOST]
+        for at in sorted(by_action[Action.PIN], key=lambda at: (acting[at].places, acting[at].number)):
+            order.insert(acting[at].places - 1, at)
+        return replace(
+            ranking,
+            ids=[ranking.ids[at] for at in order],
+            scores=ranking.scores and [ranking.scores[at] for at in order],
+            teams=ranking.teams and [ranking.teams[at] for at in order],
+            rules=[acting[at].words for at in sorted(acting)],
+        )
+
+
+# --- rules in the database that all replicas share --------------------------------------------------------------------
+
+
+STREAM = "/rules"
+"""The stream of revisions; no model has such a name."""
+MOST_RULES = 10_000
+"""Rules that may hold at a time."""
+_COLUMNS = ", ".join(field.name for field in fields(Rule))
+_HOLDS = "removed IS NULL AND expires > ?"
+
+
+class RuleStore:
+    """Rules, those that ended among them: a rule is never changed, only added and removed.
+
+    Parameters
+    ----------
+    database
+        Where they are.
+    now
+        Returns the seconds since 1970.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from kinrank.serve.database import open_database
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = RuleStore(open_database(f"sqlite:///{folder}/judgments.db"), now=lambda: 0.0)
+    ...     pinned = store.add(Rule("alien", Action.PIN, "d4", 1, False, "anna", "", 0.0, 60.0))
+    ...     hidden = store.add(Rule("Alien", Action.HIDE, "d4", 0, False, "ben", "", 0.0, 60.0))
+    ...     store.database.close()
+    ...     [rule.words for rule in store.rules()], [rule.removed_by for rule in store.rules(history=True)]
+    (["rule 2 hides 'd4' for 'Alien'"], ['ben', None])
+    """
+
+    def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
+        self.database = database
+        self._now = now
+
+    def add(self, rule: Rule) -> Rule:
+        """Store a rule durably and return it with its number.
+
+        It replaces the one for the same query and document, so adding it again changes nothing. Raise `DataError` if
+        another document is pinned to its place.
+        """
+        key = normalize_text(rule.query)
+        with self.database.writing() as execute:
+            number = next_revision(execute, STREAM)
+            execute(
+                f"UPDATE kinrank_rules SET removed = ?, removed_by = ?, revision = ? WHERE query_key = ? AND "  # noqa: S608
+                f"document = ? AND {_HOLDS}",
+                (rule.created, rule.author, number, key, rule.document, rule.created),
+            )
+            [(count,)] = execute(f"SELECT count(*) FROM kinrank_rules WHERE {_HOLDS}", (rule.created,))  # noqa: S608
+            if count >= MOST_RULES:
+                raise DataError(f"{count} rules hold already, which is the most: remove some first")
+            if rule.action is Action.PIN:
+                _check_place(execute, rule, key)
+            added = replace(rule, number=number)
+            insert(execute, f"kinrank_rules ({_COLUMNS}, query_key, revision)", [(*_row(added), key, number)])
+            record(execute, "added rule", str(number), added.words)
+            return added
+
+    def remove(self, number: int, author: str) -> Rule | None:
+        """End a rule and return it; None if no such rule holds."""
+        now = self._now()
+        with self.database.writing() as execute:
+            revision = next_revision(execute, STREAM)
+            rows = execute(
+                f"UPDATE kinrank_rules SET removed = ?, removed_by = ?, revision = ? WHERE number = ? AND {_HOLDS} "  # noqa: S608
+                f"RETURNING {_COLUMNS}",
+                (now, author, revision, number, now),
+            )
+            if not rows:
+                undo_revision(execute, STREAM, revision)
+                return None
+            removed = _to_rule(rows[0])
+            record(execute, "removed rule", str(number), removed.words)
+            return removed
+
+    def rules(self, *, history: bool = False) -> list[Rule]:
+        """Return the rules that hold, in the order in which they were added; with `history` also those that ended."""
+        with self.database.reading() as execute:
+            return self._read(execute, history=history)
+
+    def position(self) -> tuple[int, str]:
+        """Return the latest revision and its mark."""
+        with self.database.reading() as execute:
+            return _position(execute)
+
+    def read(self) -> tuple[list[Rule], tuple[int, str]]:
+        """Return the rules that hold, and the revision and mark at which they are all of them."""
+        with self.database.reading() as execute:
+            return self._read(execute, history=False), _position(execute)
+
+    def _read(self, execute: Execute, *, history: bool) -> list[Rule]:
+        condition, arguments = ("", ()) if history else (f" WHERE {_HOLDS}", (self._now(),))
+        rows = execute(f"SELECT {_COLUMNS} FROM kinrank_rules{condition} ORDER BY number", arguments)  # noqa: S608
+        return [_to_rule(row) for row in rows]
+
+
+def _check_place(execute: Execute, rule: Rule, key: str) -> None:
+    """Raise `DataError` if another document is pinned to the place of a rule for the same query."""
+    rows = execute(
+        f"SELECT number, document FROM kinrank_rules WHERE query_key = ? AND action = ? AND places = ? AND {_HOLDS}",  # noqa: S608
+        (key, str(Action.PIN), rule.places, rule.created),
+    )
+    if rows:
+        number, document = rows[0]
+        raise DataError(
+            f"place {rule.places} of {rule.query!r} is taken: rule {number} pins {document!r} there; remove it first, "
+            "or pin to another place"
+        )
+
+
+def _position(execute: Execute) -> tuple[int, str]:
+    revision = revision_of(execute, STREAM)[0]
+    return revision, mark_of(execute, STREAM, revision)
+
+
+def _row(rule: Rule) -> tuple[Any, ...]:
+    query, action, document, places, also_similar, *others = astuple(rule)
+    return query, str(action), document, places, int(also_similar), *others
+
+
+def _to_rule(row: tuple[Any, ...]) -> Rule:
+    query, action, document, places, also_similar, *others = row
+    return Rule(query, Action(action), document, places, bool(also_similar), *others)
+
+
+# --- which known queries a rule would be for, and how much of the traffic they are ------------------------------------
+
+
+MOST_KNOWN = 20_000
+"""Known queries that are compared with that of a rule: those that people asked most."""
+
+
+@dataclass(frozen=True)
+class TouchedQuery:
+    """A known query that a rule would be for.
+
+    Attributes
+    ----------
+    query : str
+        Its text.
+    similarity : float
+        How alike it is to the query of the rule; 1 for the same.
+    share : float, or None
+        Its share of what people looked at in the counted days; None if nothing was counted.
+    """
+
+    query: str
+    similarity: float
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The known queries that a rule would be for.
+
+    Attributes
+    ----------
+    queries : list of TouchedQuery
+        The queries, those with most traffic first.
+    share : float, or None
+        Their share of what people looked at in the counted days; None if nothing was counted.
+    known : int
+        The number of known queries that were compared.
+    """
+
+    queries: list[TouchedQuery]
+    share: float | None
+    known: int
+
+
+def preview(database: Database, query: str, *, also_similar: bool, others: Iterable[str] = ()) -> Preview:
+    """Return the known queries that a rule for a query would be for.
+
+    Known are the queries that enough people asked, whose texts are in the database.
+
+    Parameters
+    ----------
+    database
+        The database of the service.
+    query
+        The query of the rule.
+    also_similar
+        Whether the rule is also for queries like it.
+    others
+        Texts of further known queries.
+    """
+    with database.reading() as execute:
+        rows = execute(
+            "SELECT min(t.text), sum(coalesce(c.looks, 0)) AS looks FROM kinrank_texts AS t LEFT JOIN kinrank_counts "
+            "AS c ON c.model = t.model AND c.query = t.query GROUP BY t.query ORDER BY looks DESC LIMIT ?",
+            (MOST_KNOWN,),
+        )
+        [(total,)] = execute("SELECT sum(looks) FROM kinrank_counts", ())
+    looks_of = {normalize_text(text): float(looks) for text, looks in rows}
+    texts = list({normalize_text(text): text for text in (*others, *(row[0] for row in rows))}.values())
+    key = normalize_text(query)
+    found = _SimilarTexts(texts).like(query) if also_similar else {}
+    alike = {text: found.get(place, 0.0) for place, text in enumerate(texts)}
+    touched = [
+        TouchedQuery(text, 1.0 if normalize_text(text) == key else alike[text], _share(looks_of, text, total))
+        for text in texts
+        if alike[text] or normalize_text(text) == key
+    ]
+    touched.sort(key=lambda each: (-(each.share or 0.0), -each.similarity, each.query))
+    share = min(sum(each.share or 0.0 for each in touched), 1.0) if total else None
+    return Preview(touched, share, len(texts))
+
+
+def _share(looks_of: dict[str, float], text: str, total: float | None) -> float | None:
+    # Both are sums of the same numbers in another order.
+    return min(looks_of.get(normalize_text(text), 0.0) / total, 1.0) if total else None
+
+
+# --- the editor's hand: pins, hides and boosts for a query, and for queries like it, after the model has ranked -------
+
+
+"""The editor's hand: pins, hides and boosts for a query, and for queries like it, after the model has ranked."""
