@@ -1,11 +1,11 @@
-"""The frozen confirmation of decision 60: KinRanker without its queries' own models, and an equal bag, on unused data.
+"""The frozen confirmation of decision 60: KinRanker without weights per query, and an equal bag, on unused data.
 
 acordar2 has the scores of 17 searches. NFCorpus and SciFact are indexed in Elasticsearch, and the features of the first
 100 hits of each query are logged; hits without a judgment count as not relevant, and queries without a relevant hit are
 left out. MSRD has its 20 features and folds by movie. It chose the design, so that it does not count for the verdict.
 
 - *kin*: KinRanker with the best of three shapes of trees by its out-of-fold record;
-- *without*: the same without the queries' own models;
+- *without*: the same without weights per query;
 - *bag*: KinRanker's trees on the features alone: as many members, which leave out the same folds of queries, with the
   same shapes, feature fraction and choice of shape and number of trees;
 - *catboost*: CatBoost with LambdaMart or YetiRank and three depths, chosen on the validation queries. MSRD lacks it:

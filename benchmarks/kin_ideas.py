@@ -1,6 +1,6 @@
 """Ideas for KinRanker's trees, tried on half of MSRD's training and validation queries: NDCG@10, three folds by movie.
 
-The queries' own models are cross-fitted once. Each idea then trains a bag of four members on what KinRanker's trees
+Weights per query are cross-fitted once. Each idea then trains a bag of four members on what KinRanker's trees
 see, and ranks with the number of trees that KinRanker would choose. "mixed" is the mean of the idea's scores and those
 of the bag as it is. Gains are over that bag, with paired t-tests. The test queries are not read.
 ``--ideas`` tries one group of them: bags of one or two objectives, larger trees, or the others. ``--data-set`` takes

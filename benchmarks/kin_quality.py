@@ -5,7 +5,7 @@ queries and are refitted on training and validation queries. KinRanker chooses i
 out-of-fold record. Nothing is chosen on test queries, except that "best peer" is the library that is best *on test*,
 which favors the peers. "bag" is as many LightGBM models as KinRanker has members (`kinrank.study.peers`). "described"
 is LightGBM with the query's description among its features: it has the same information as KinRanker. "without" is
-KinRanker without the queries' own models, "untuned" is KinRanker with its defaults. Holm corrects all tests against the
+KinRanker without weights per query, "untuned" is KinRanker with its defaults. Holm corrects all tests against the
 best peer and the bag together.
 
 MSRD is measured on its fixed split and in five folds by movie over all queries, and tested by movie. Collections with

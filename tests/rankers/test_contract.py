@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import pytest
 
 from kinrank import CellRanker, KinRanker, KnnRanker, QueryClassRanker, SingleRanker
 from kinrank.checks import ranker_checks
-from kinrank.checks.rankers import RankerCheck
+from kinrank.checks.samples import linear_queries
 from kinrank.describe import Describer
 from kinrank.learn import LEARNERS
 from kinrank.learn.lambdamart import LambdaMART
@@ -43,7 +44,21 @@ MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in R
 }
 
 
-@pytest.mark.parametrize("check", ranker_checks(), ids=lambda check: check.__name__)
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_contract(make: partial[Ranker], check: RankerCheck) -> None:
+# A training query that comes back has a score of a base that has seen it, and no longer one of a fold.
+EXCEPT = {("kin with a base", "check_replacing_a_query_restores_the_scores")}
+CASES = {(name, check.__name__): (make, check) for name, make in MAKERS.items() for check in ranker_checks()}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in EXCEPT], ids="-".join)
+def test_contract(case: tuple[str, str]) -> None:
+    make, check = CASES[case]
     check(make)
+
+
+def test_a_query_that_comes_back_to_a_ranker_with_a_base_moves_scores_little() -> None:
+    queries = linear_queries()
+    ranker = MAKERS["kin with a base"]().fit(queries)
+    before = ranker.predict(queries)
+    after = ranker.remove(queries.qid[:2]).add(queries[:2]).predict(queries)
+    assert ranker.n_judged_ == len(queries)
+    assert 0 < np.abs(after - before).max() < 0.01 * before.std()

@@ -43,7 +43,7 @@ def test_own_models_are_credited_with_the_last_step_only():
     found = answer({"linear": BASE, "trees": trees, "without": trees + 0.03, "kin": trees + 0.04})
     assert (found.gain.against, found.own.against) == (RUNGS["trees"], RUNGS["without"])
     assert "kin gains +0.0400 over LightGBM" in found.text
-    assert "+0.0100 of it comes from the queries' own models" in found.text
+    assert "+0.0100 of it comes from weights per query" in found.text
     assert (found.verdict, found.own_verdict) == ("gain", "gain")
 
 
@@ -51,8 +51,7 @@ def test_gain_without_own_models_is_not_called_theirs():
     trees = shifted(0.2)
     found = answer({"linear": BASE, "trees": trees, "without": trees + 0.04, "kin": trees + 0.04})
     assert (found.verdict, found.own_verdict) == ("gain", "none")
-    assert "that the queries' own models add to it is not shown (+0.0000, 95% interval" in found.text
-    assert "that its gain comes from the differences between queries is not shown" in found.text
+    assert "that weights per query add to it is not shown (+0.0000, 95% interval" in found.text
 
 
 def test_memory_is_a_question_of_their_own():
@@ -60,7 +59,24 @@ def test_memory_is_a_question_of_their_own():
     values = {"linear": BASE, "trees": trees, "without": trees + 0.04, "kin": trees + 0.04}
     alone, found = answer(values), answer({**values, "memory": trees + 0.01})
     assert (found.gain, found.own) == (alone.gain, alone.own)
-    assert "LightGBM with memory gains +0.0100 over LightGBM (95% interval" in found.text
+    assert "LightGBM with everyone and kin gains +0.0100 over LightGBM (95% interval" in found.text
+
+
+def test_first_line_says_what_to_do_and_from_which_mean_to_which():
+    trees = shifted(0.2)
+    values = {"engine": BASE, "linear": BASE, "trees": trees, "everyone": trees + 0.01, "kin": trees + 0.04}
+    found, mean = answer(values), BASE.mean()
+    assert found.line.startswith(
+        f"Use kin. Measured: the engine has {mean:.4f}, LightGBM {mean + 0.2:.4f}, kin {mean + 0.24:.4f} (+0.0400"
+    )
+    assert [(name, round(step or 0, 4)) for name, _, step in found.steps] == [
+        ("the engine as it is", 0),
+        ("LightGBM", 0.2),
+        ("LightGBM with everyone", 0.01),
+        ("kin", 0.03),
+    ]
+    best = answer({**values, "engine": trees + 0.5})
+    assert best.line.startswith("Keep the engine as it is: it is better and simpler. Measured: the engine as it is ")
 
 
 def test_better_of_the_two_single_models_is_the_baseline():
@@ -124,7 +140,7 @@ def test_reason_depends_on_whether_queries_differ():
 
 
 def test_every_rung_is_recognized():
-    made = {rung: make() for rung, make in ladder(KinRanker(reference=2, group_column="movie")).items()}
+    made = {rung: make() for rung, make in ladder(KinRanker(reference=2, group_column="movie"), "bm25").items()}
     assert {rung: rung_of(ranker) for rung, ranker in made.items()} == {rung: rung for rung in RUNGS}
     assert made["local"].reference == 2
     assert made["bag"].group_column == made["trees"].group_column == "movie"

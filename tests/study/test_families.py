@@ -105,7 +105,7 @@ def test_headroom_tells_the_gains_of_kin_and_memory_apart() -> None:
     assert found.by == "family"
     *of_kin, split = found.answer.near_and_far
     assert {each.name for each in of_kin} == {"kin"}
-    assert (split.name, split.n_near, split.n_far) == ("LightGBM with memory", 0, 80)
+    assert (split.name, split.n_near, split.n_far) == ("LightGBM with everyone and kin", 0, 80)
     assert split.text.endswith("none of the 80 queries has a near training query (similarity above 0.6)")
     assert found.answer.memory.paired.n_groups == 40
     assert headroom_record(found)["answer"]["near_and_far"][0]["near"] == {"queries": 0, "gain": None}

@@ -113,7 +113,7 @@ def test_memory_is_learned_with_the_shape_of_the_tuned_trees_and_keep_groups_apa
         assert memory.ranker.model_.shape_ == trees.ranker.shape_
         assert memory.ranker.model_.n_trees_ == trees.ranker.n_trees_
         assert memory.ranker.group_column == "shop"
-    again = fit_rungs(kin, folds, ["memory"], trees=rungs["trees"])["memory"]
+    again = fit_rungs(kin, folds, ["memory"], measured=rungs)["memory"]
     assert np.array_equal(folds.pool(again).scores, rungs["memory"].scores)
     given = {"trees": replace(rungs["trees"], origin="model"), "kin": rungs["trees"]}
     assert list(climb(kin, folds, rungs=["memory"], measured=given)) == ["trees", "kin"]  # not learned here
@@ -122,18 +122,21 @@ def test_memory_is_learned_with_the_shape_of_the_tuned_trees_and_keep_groups_apa
 def test_trees_need_whole_grades_and_stop_after_enough_queries():
     import_extra("lightgbm", "lightgbm")
     camps = sharing(make_two_camps(n_queries=60, seed=0))
-    found = study(camps.replace(y=camps.grades + 0.5))
-    assert list(found.answer.means) == ["linear", "local"]
+    engine = camps.feature_names[0]
+    found = study(camps.replace(y=camps.grades + 0.5), engine=engine)
+    assert list(found.answer.means) == ["engine", "linear", "local"]
     assert "they need whole grades from 0 to 30" in found.text
     steps, first = [], []
     kin = KinRanker(5, n_members=2)
     with use_threads(2), on_progress(lambda *step: steps.append(step)):
-        few = study(camps, ranker=kin, folds=3, enough=20, on_first_answer=first.append)
+        few = study(camps, ranker=kin, folds=3, enough=20, engine=engine, details=True, on_first_answer=first.append)
     assert [list(answer.means) for answer in first] == [["linear", "local"]]
     assert steps[-1][1] == steps[-1][2]  # everything is done
     assert {stage.removesuffix(", in all") for stage, *_ in steps} >= set(RUNGS.values())
     with use_threads(1):
-        assert study(camps, ranker=kin, folds=3, enough=20).means == few.means
+        alone = study(camps, ranker=kin, folds=3, enough=20, engine=engine)
+    assert {**few.means, **alone.means} == few.means
+    assert few.means.keys() - alone.means.keys() == {RUNGS["bag"]}
     assert list(few.answer.means) == list(RUNGS)
     assert headroom_record(few)["answer"]["memory"]["against"] == RUNGS["trees"]
     assert (len(few.choices), few.n_folds, len(few.comparison.queries), few.n_queries) == (1, 3, 20, 60)
@@ -167,21 +170,9 @@ def test_unjudged_share_of_the_top_ten():
     camps = make_two_camps(n_queries=60, n_docs=20, seed=0)
     train, test = camps[:40], camps[40:]
     assert headroom(train, test).unjudged is None
-    assert headroom(train, test, candidates=test).unjudged == 0
     half = test.doc_id % 2 == 0
-    judged = QuerySet.from_arrays(
-        test.X[half],
-        test.grades[half],
-        qid=test.qid[test.query_of_row][half],
-        doc_id=test.doc_id[half],
-        feature_names=test.feature_names,
-    )
-    found = headroom(train, judged, candidates=test)
-    assert found.unjudged == pytest.approx(0.5, abs=0.1)
     marked = test.replace(y=np.where(half, test.grades, np.nan).astype(np.float32))
     assert headroom(train, marked).unjudged == pytest.approx(0.5, abs=0.1)
-    with pytest.raises(DataError, match="candidates contains none of the test queries"):
-        headroom(train, test, candidates=train)
 
 
 def test_oracle_is_never_below_the_global_model():

@@ -10,7 +10,7 @@ from kinrank.datasets import make_intents
 
 
 def with_intents(n: int, seed: int = 0) -> QuerySet:
-    """Return queries of three intents: the queries' own models gain."""
+    """Return queries of three intents: weights per query gain."""
     return make_intents(n, 0, n_docs=20, n_features=10, spread=1.0, seed=seed)
 
 

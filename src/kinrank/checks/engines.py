@@ -288,11 +288,15 @@ def check_threads_do_not_matter(engine: Engine) -> None:
 
 
 def check_timeout_raises(engine: Engine) -> None:
-    """A response that takes longer than the timeout raises `EngineTimeoutError`."""
-    try:
-        engine.features(QUERY, IDS, vector=VECTOR, timeout=1e-4)
-    except EngineTimeoutError:
-        return
+    """A response that takes longer than the timeout raises `EngineTimeoutError`.
+
+    On a busy machine a response may be there before anybody waits for it, so there are several.
+    """
+    for _ in range(20):
+        try:
+            engine.features(QUERY, IDS, vector=VECTOR, timeout=1e-4)
+        except EngineTimeoutError:
+            return
     require(False, "a timeout of 0.1 ms must raise EngineTimeoutError")
 
 

@@ -1,4 +1,4 @@
-"""``kinrank headroom``: estimate whether the queries' own models would pay on top of trees."""
+"""``kinrank headroom``: estimate what each part of kinrank would gain."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from kinrank.rankers.kin.ranker import KinRanker
+    from kinrank.study.answer import Answer
     from kinrank.study.headroom import Headroom
 
 
@@ -47,20 +48,20 @@ def headroom(
     linear: Annotated[
         bool, typer.Option("--linear", help="Measure linear models only, which takes seconds instead of minutes.")
     ] = False,
-    enough: Annotated[
-        int, typer.Option(min=1, help="Number of tested queries after which no further fold is measured with trees.")
-    ] = 4000,
-    candidates: Annotated[
+    engine: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="All candidates of the test queries, to count the unjudged ones."),
+        typer.Option(metavar="FEATURE", help="The feature by which your engine ranks; by default engine_score."),
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also measure a bag of LightGBM models, and show all that was measured.")
+    ] = False,
     evidence: EvidenceFolder = None,
     leaks: Leaks = OnLeak.refuse,
     min_gain: Annotated[float, typer.Option(min=0, help="Smallest gain that is worth having.")] = 0.005,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate whether the queries' own models would pay on top of trees, and with linear models."""
+    """Estimate what kinrank would gain: your engine, LightGBM, memory and weights per query, step by step."""
     from kinrank.measure import parse_measure
     from kinrank.study.headroom import ORACLE
     from kinrank.study.headroom import headroom as study
@@ -73,7 +74,6 @@ def headroom(
     queries = read_queries(data)
     announce(queries, data, ranker.missing)
     tests = None if test is None else read_queries(test, queries.n_features)
-    offered = None if candidates is None else read_queries(candidates, queries.n_features)
     with console.progress("fitting and testing"):
         found = study(
             queries,
@@ -81,15 +81,15 @@ def headroom(
             ranker=ranker,
             trees=not linear,
             folds=folds,
-            enough=enough,
             group=group,
             measure=wanted,
             leaks=leaks.value,
-            candidates=offered,
             min_gain=min_gain,
             seed=seed,
             evidence=split,
             families=families,
+            engine=engine,
+            details=details,
             on_first_answer=lambda first: console.info(f"linear models only: {first.result} Trees follow."),
         )
     for message in found.notes:
@@ -101,7 +101,7 @@ def headroom(
     if as_json:
         typer.echo(json.dumps(headroom_record(found), indent=2))
         return
-    _print(found)
+    _print(found, details, _command(data, evidence, found))
 
 
 def _kin(settings: list[str]) -> KinRanker:
@@ -110,17 +110,55 @@ def _kin(settings: list[str]) -> KinRanker:
     return KinRanker(**parse_settings(KinRanker, settings))
 
 
-def _print(found: Headroom) -> None:
+def _command(data: str, evidence: str | None, found: Headroom) -> str | None:
+    """Return the command that trains what is recommended; None if that is nothing of kinrank."""
+    answer = found.answer
+    if answer.verdict != "gain":
+        return None
+    chosen = answer.choices is not None and answer.choices.claim.verdict == "gain"
+    ranker = "" if "kin" in answer.means else " --ranker knn"
+    return f"kinrank train {data}{ranker}{f' --evidence {evidence}' if chosen else ''} --model model"
+
+
+def _print(found: Headroom, details: bool, command: str | None) -> None:
+    console.print_result(found.answer.line)
+    if found.answer.choices is not None:
+        console.print_result(found.answer.choices.text)
+    if command is not None:
+        console.print_result(f"  {command}")
+    console.print_result("")
+    console.print_result(_measured(found))
+    console.print_result(_ladder(found.answer))
+    print_traffic(found.answer)
+    if details:
+        console.print_result("")
+        _print_details(found)
+    elif found.answer.note:
+        console.print_result(found.answer.note)
+
+
+def _measured(found: Headroom) -> str:
+    """Return the measure and the split in words."""
     n, folds = len(found.comparison.queries), len(found.choices)
     split = f"{found.n_folds} folds by {found.by}" if found.n_folds > 1 else "separate test set"
     if folds < found.n_folds:
         split = f"{folds} of {split}, {n:,} of {found.n_queries:,} queries"
-    console.print_result(f"{found.measure!r}, {n:,} queries, {split}")
+    return f"{found.measure!r}, {n:,} queries, {split}"
+
+
+def _ladder(answer: Answer) -> Table:
+    """Return the table of rungs, each with its difference to the one before."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, mean, step in answer.steps:
+        table.add_row(name, f"{mean:.4f}", "" if step is None else f"{step:+.4f}")
+    return table
+
+
+def _print_details(found: Headroom) -> None:
     for table in (_means(found), _differences(found)):
         console.print_result(table)
         console.print_result("")
     print_near_and_far(found.answer.near_and_far)
-    print_traffic(found.answer)
     console.print_result(found.text)
 
 
@@ -143,11 +181,11 @@ def _means(found: Headroom) -> Table:
 
 def _differences(found: Headroom) -> Table:
     answer = found.answer
-    unjudged = "unknown: DATA holds judged documents only (see --candidates)"
+    unjudged = "unknown: DATA holds judged documents only"
     if found.unjudged is not None:
         unjudged = f"{found.unjudged:.1%} of the top 10 of {answer.gain.name}"
     table = Table(box=None, pad_edge=False, show_header=False)
-    for claim in filter(None, (answer.gain, answer.own, answer.memory)):
+    for claim in answer.claims:
         table.add_row(f"{claim.name} vs. {claim.against}", difference_with_interval(claim.paired, tested=claim.tested))
     paired = answer.gain.paired
     table.add_row("queries", f"{paired.wins:,} gain, {paired.ties:,} are unchanged, {paired.losses:,} lose")

@@ -2,13 +2,14 @@
 
 `Claim` is one tested difference between two rankings that both have names. `Answer` is what the rungs of
 `kinrank.study.ladder` say together: what the recommended ranker gains over one model for all queries, and how much of
-that comes from the queries' own models.
+that comes from weights per query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from numpy.typing import ArrayLike
@@ -25,18 +26,22 @@ MIN_GAIN = 0.005
 """Smallest gain that is worth a model per query, by default."""
 
 RUNGS = {
+    "engine": "the engine as it is",
     "linear": "one linear model",
     "local": "a linear model per query",
     "trees": "LightGBM",
-    "memory": "LightGBM with memory",
+    "everyone": "LightGBM with everyone",
+    "memory": "LightGBM with everyone and kin",
     "bag": "a bag of LightGBM models",
-    "without": "kin without the queries' own models",
+    "without": "kin without weights per query",
     "kin": "kin",
 }
 """The rungs of the ladder from bottom to top, and their names."""
+STEPS = ("engine", "trees", "everyone", "memory", "without", "kin")
+"""The rungs that are shown first; the others are details."""
 CHOICES = "choices"
 """The rung on top of the others, if there is evidence of what people chose."""
-ONE_MODEL = ("linear", "trees")
+ONE_MODEL = ("engine", "linear", "trees")
 """Rungs with one model for all queries: what a search team runs without kinrank."""
 
 
@@ -225,7 +230,7 @@ class Answer:
     queries. The better one is chosen on the same queries, which favors it.
     """
     own: Claim | None = None
-    """What the queries' own models add: the same rung compared with the one that lacks only them. None if that one was
+    """What weights per query add: the same rung compared with the one that lacks only them. None if that one was
     not measured, or is the other side of `gain`.
     """
     note: str = ""
@@ -245,8 +250,36 @@ class Answer:
         return self.gain.verdict
 
     @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims about rungs: the gain, what weights per query add, and what memory adds."""
+        return tuple(claim for claim in (self.gain, self.own, self.memory) if claim is not None)
+
+    @property
+    def line(self) -> str:
+        """What to do, and from which mean to which, in one line."""
+        gain, best = self.gain, self._best
+        start = f"the engine has {self.means['engine']:.4f}, " if "engine" in self.means and best != "engine" else ""
+        after = self.means[subject_of(self.means) or ""]
+        means = f"Measured: {start}{gain.against} {self.means[best]:.4f}, {gain.name} {after:.4f}"
+        return f"{self.advice} {means} ({gain.paired.mean_difference:+.4f}, {gain.evidence})."
+
+    @property
+    def _best(self) -> str:
+        """The best of the measured rungs of one model for all queries."""
+        return max((rung for rung in ONE_MODEL if rung in self.means), key=self.means.__getitem__)
+
+    @property
+    def steps(self) -> list[tuple[str, float, float | None]]:
+        """The rungs that are shown first, with their means and their differences to the rung before."""
+        shown = {*STEPS, self._best} if "trees" in self.means else RUNGS
+        rungs = [rung for rung in RUNGS if rung in shown and rung in self.means]
+        means = [self.means[rung] for rung in rungs]
+        steps = [None, *(after - before for before, after in pairwise(means))]
+        return [(RUNGS[rung], mean, step) for rung, mean, step in zip(rungs, means, steps, strict=True)]
+
+    @property
     def own_verdict(self) -> Verdict | None:
-        """Whether the queries' own models gain; None if that was not measured."""
+        """Whether weights per query gain; None if that was not measured."""
         return self.gain.verdict if self.own is None and "kin" not in self.means else _verdict(self.own)
 
     @property
@@ -261,19 +294,17 @@ class Answer:
         change = own.paired.mean_difference
         if own.verdict == "gain":
             part = "of it comes" if gain.verdict == "gain" else "of its score comes"
-            return f"{start}; {change:+.4f} {part} from the queries' own models ({own.evidence})."
+            return f"{start}; {change:+.4f} {part} from weights per query ({own.evidence})."
         if own.verdict == "loss":
-            return f"{start}; the queries' own models cost it {-change:.4f} ({own.evidence})."
-        return f"{start}; that the queries' own models add to it is not shown ({change:+.4f}, {own.evidence})."
+            return f"{start}; weights per query cost it {-change:.4f} ({own.evidence})."
+        return f"{start}; that weights per query add to it is not shown ({change:+.4f}, {own.evidence})."
 
     @property
     def advice(self) -> str:
         """What to do."""
-        gain, own = self.gain, self.own_verdict
+        gain = self.gain
         if gain.verdict == "gain":
-            if own in ("gain", None):
-                return f"Use {gain.name}."
-            return f"Use {gain.name}; that its gain comes from the differences between queries is not shown."
+            return f"Use {gain.name}."
         if gain.verdict == "unclear":
             return f"Keep {gain.against}, and judge more queries: {gain.open}."
         if gain.verdict == "none":
@@ -350,7 +381,7 @@ def answer(
     if not note and "trees" not in means:
         note = "Trees were not measured."
     elif not note and subject == "kin" and own is None:
-        note = "How much of the difference comes from the queries' own models was not measured."
+        note = "How much of the difference comes from weights per query was not measured."
     if subject == "kin" and "local" in means:
         linear = claim("local", "kin")
         note = f"{note} But {linear.sentence()}: compare knn.".strip() if linear.verdict == "gain" else note
@@ -364,7 +395,7 @@ def subject_of(rungs: Container[str]) -> str | None:
 
 
 def reason(half: PairedComparison) -> str:
-    """Return why the queries' own models do not gain.
+    """Return why weights per query do not gain.
 
     Parameters
     ----------

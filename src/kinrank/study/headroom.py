@@ -1,9 +1,9 @@
-"""Estimate whether the queries' own models would pay on top of trees: the ladder on folds of the judged queries."""
+"""Estimate what each part of kinrank would gain: the ladder on folds of the judged queries."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -11,8 +11,6 @@ import numpy as np
 from sklearn.base import clone
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.trec import run_from_scores
-from kinrank.errors import DataError
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
 from kinrank.progress import Parts
 from kinrank.rankers.kin.ranker import KinRanker
@@ -20,10 +18,19 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.choose import NeighborChoice
 from kinrank.rankers.local.model import coefficients
 from kinrank.study.answer import MIN_GAIN, RUNGS, Answer, reason
-from kinrank.study.comparison import Comparison, Entrant, Fittable
-from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top, unjudged_share
+from kinrank.study.comparison import Comparison, Entrant
+from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top
 from kinrank.study.folds import Families, OnLeak, inner_folds, wanted_families
-from kinrank.study.ladder import COSTS, fit_rungs, ladder, missing_memory, missing_trees, rungs_to_fit
+from kinrank.study.ladder import (
+    COSTS,
+    DETAILS,
+    engine_feature,
+    fit_rungs,
+    ladder,
+    missing_memory,
+    missing_trees,
+    rungs_to_fit,
+)
 from kinrank.study.leaks import LeakReport
 from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, scores_by_own_judgments
 from kinrank.study.study import Study
@@ -81,7 +88,7 @@ class Headroom:
 
     @property
     def text(self) -> str:
-        """The answer and, if the queries' own models do not gain, why."""
+        """The answer and, if weights per query do not gain, why."""
         return self.answer.text if self.answer.own_verdict == "gain" else f"{self.answer.text} {reason(self.half)}"
 
 
@@ -106,14 +113,15 @@ def headroom(
     group: str | None = None,
     measure: Measure = NDCG @ 10,
     leaks: OnLeak = "refuse",
-    candidates: QuerySet | None = None,
     min_gain: float = MIN_GAIN,
     seed: int = 0,
     evidence: SplitInTime | None = None,
     families: Families = None,
+    engine: str | None = None,
+    details: bool = False,
     on_first_answer: Callable[[Answer], None] = lambda _: None,
 ) -> Headroom:
-    """Measure what a model per query gains over one model for all queries, with linear models and on top of trees.
+    """Measure what the engine, LightGBM, memory and weights per query reach, one on top of the other.
 
     All rungs of `kinrank.study.ladder` are fitted on the same queries and measured on the same other queries. Shapes,
     numbers of trees, k and prior strength are chosen on the training queries, never on test queries.
@@ -140,9 +148,6 @@ def headroom(
         The measure.
     leaks
         What to do with test queries seen in training: raise, drop them, or keep them.
-    candidates
-        All candidates of the test queries, judged or not, with document ids, to count unjudged top candidates if the
-        test queries have judged ones only.
     min_gain
         Smallest gain that is worth having.
     seed
@@ -152,6 +157,10 @@ def headroom(
     families
         Whether queries with similar texts are never split across folds, and may vary together in tests: as in
         `kinrank.study.study.Study.split`. None: if a rung remembers judgments or choices.
+    engine
+        The feature by which the engine ranks; by default ``engine_score``, if there is one.
+    details
+        Whether to measure a bag of LightGBM models, too.
     on_first_answer
         Called with what the linear models say, before trees are measured.
 
@@ -181,15 +190,17 @@ def headroom(
     )
     if kin.group_column is None:
         kin.set_params(group_column=study.group)
-    rungs_above = [] if note else rungs_to_fit(study, RUNGS, ("linear", "local"))
+    engine = engine or engine_feature(queries)
+    left_out = [*([] if engine else ["engine"]), *([] if details else DETAILS)]
+    rungs_above = rungs_to_fit(study, ("engine",) if note else RUNGS, ("linear", "local", *left_out))
     progress = Parts(len(study.folds) * sum(COSTS[rung] for rung in ("linear", "local", *rungs_above)))
     parts = [_linear_part(kin, study, number, progress, seed) for number in range(len(study.folds))]
     by_rung = {rung: [part.rungs[rung] for part in parts] for rung in ("linear", "local")}
     first = study.answer({rung: study.pool(of_folds) for rung, of_folds in by_rung.items()}, min_gain=min_gain)
-    if first is not None and rungs_above:
+    if first is not None and not note:
         on_first_answer(first)
-    by_rung |= fit_rungs(kin, study, rungs_above, progress)
-    rungs = study.with_choices({rung: study.pool(of_folds) for rung, of_folds in by_rung.items()})
+    by_rung |= fit_rungs(kin, study, rungs_above, progress, engine=engine)
+    rungs = study.with_choices({rung: study.pool(by_rung[rung]) for rung in RUNGS if rung in by_rung})
     answer = study.answer(rungs, min_gain=min_gain, note=note or missing_memory(study.folds[0].train, study.group))
     assert answer is not None  # both linear rungs are always measured
     half = [np.concatenate([getattr(part.half, side) for part in parts]) for side in ("own", "single")]
@@ -201,7 +212,7 @@ def headroom(
         choices=tuple(part.choice for part in parts),
         leaks=study.reports,
         clean=_clean(rungs, answer, study),
-        unjudged=_unjudged(list(by_rung.values())[-1], rungs, study, candidates),
+        unjudged=unjudged_in_top(study.queries, list(rungs.values())[-1].scores),
         n_folds=study.n_folds,
         n_queries=study.n_queries,
         by=study.by,
@@ -242,19 +253,3 @@ def _clean(rungs: Mapping[str, Entrant], answer: Answer, study: Study) -> Paired
     near = study.near_duplicates
     by_name = {entrant.name: entrant for entrant in rungs.values()}
     return study.difference_on(~near, by_name[answer.gain.name], by_name[answer.gain.against]) if near.any() else None
-
-
-def _unjudged(
-    top: Sequence[Entrant], rungs: Mapping[str, Entrant], study: Study, candidates: QuerySet | None
-) -> float | None:
-    """Return the share of the top candidates of the highest rung that are not judged."""
-    if candidates is None:
-        return unjudged_in_top(study.queries, list(rungs.values())[-1].scores)
-    shares = []
-    for entrant, fold in zip(top, study.folds, strict=True):
-        offered = candidates[np.isin(candidates.qid, fold.test.qid)]
-        if not len(offered):
-            raise DataError("candidates contains none of the test queries: check that query ids match")
-        ranker = cast(Fittable, entrant.ranker)
-        shares.append(unjudged_share(fold.test, run_from_scores(offered, ranker.predict(offered))))
-    return float(np.mean(shares))

@@ -1,9 +1,9 @@
-"""The ladder: from one linear model to `KinRanker`, one ingredient at a time, on the same queries.
+"""The ladder: from the engine as it is to `KinRanker`, one ingredient at a time, on the same queries.
 
-one linear model -> a linear model per query -> one tuned LightGBM model -> the same with memory -> a bag of such models
--> KinRanker without weights per query -> KinRanker. What weights per query add to the recommended ranker is the last
-step; the difference between the first and the last rung is mostly that of trees. Memory is measured if queries share
-documents.
+the engine -> one tuned LightGBM model -> the same with what everyone chose -> and with what kin chose -> KinRanker
+without weights per query -> KinRanker. Memory is measured if queries share documents. The details are linear models,
+one for all queries and one per query, and a bag of LightGBM models. No rung is fitted twice: where KinRanker leaves
+weights per query out, it is the rung without them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -26,6 +27,7 @@ from kinrank.parallel import Threads, map_ordered, usable_threads, use_threads
 from kinrank.progress import Parts
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
+from kinrank.rankers.kin.parts import WEIGHTS
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.single import SingleRanker
@@ -36,10 +38,16 @@ from kinrank.study.study import Study
 
 DECISIVE = ("linear", "trees", "without", "kin")
 """Rungs that decide the answer."""
-COSTS = {"linear": 1, "local": 2, "trees": 15, "memory": 5, "bag": 35, "without": 25, "kin": 25}
+DETAILS = ("bag",)
+"""Rungs that are measured only for details."""
+_QUICK = {"engine": 1, "linear": 1, "local": 2}
+COSTS = _QUICK | {"trees": 15, "everyone": 5, "memory": 5, "bag": 35, "without": 25, "kin": 25}
 """About how long each rung takes, to estimate the time left."""
-_LINEAR = ("linear", "local")
-_TUNED = ("memory", "bag")  # rungs that take the shape of the trees from the rung of one tuned model
+ENGINE_SCORE = "engine_score"
+"""The feature that is taken as the order of the engine, if none is named."""
+_REMEMBERING = ("everyone", "memory")
+_TUNED = (*_REMEMBERING, "bag")  # rungs that take the shape of the trees from the rung of one tuned model
+_FOLLOWING = {**dict.fromkeys(_TUNED, "trees"), "without": "kin"}  # fitted after another rung, with what it found
 _LOCAL = ("knn", "cells", "cluster", "query-class")
 
 
@@ -62,7 +70,9 @@ def _rung(name: str, ranker: Any) -> str | None:
         return "kin" if ranker.local else "without"
     if name == "single":
         return "linear" if capabilities_of(ranker).weights else "trees"
-    peers = {"lightgbm": "trees", "lightgbm-bag": "bag", "lightgbm-memory": "memory"}
+    if name == "lightgbm-memory":
+        return "memory" if ranker.parts is None else "everyone"
+    peers = {"feature": "engine", "lightgbm": "trees", "lightgbm-bag": "bag"}
     return {**peers, **dict.fromkeys(_LOCAL, "local")}.get(name)
 
 
@@ -91,21 +101,36 @@ def missing_memory(queries: QuerySet, group: str | None = None) -> str:
     return ""
 
 
-def ladder(kin: KinRanker) -> dict[str, Callable[[], Fittable]]:
+def engine_feature(queries: QuerySet) -> str | None:
+    """Return the feature that is the score of the engine; None if none is called so."""
+    return ENGINE_SCORE if ENGINE_SCORE in queries.feature_names else None
+
+
+def ladder(kin: KinRanker, engine: str | None = None) -> dict[str, Callable[[], Fittable]]:
     """Return how to make each rung: unfitted, with the description and the preparation of features of `kin`.
+
+    Parameters
+    ----------
+    kin
+        The ranker at the top.
+    engine
+        The feature by which the engine ranks; None if it is not known.
 
     Examples
     --------
-    >>> list(ladder(KinRanker()))
-    ['linear', 'local', 'trees', 'memory', 'bag', 'without', 'kin']
+    >>> list(ladder(KinRanker(), "bm25"))
+    ['engine', 'linear', 'local', 'trees', 'everyone', 'memory', 'bag', 'without', 'kin']
     """
+    remembering: dict[str, Any] = {"keys": kin.keys, "group_column": kin.group_column}
     shared: dict[str, Any] = {"scale": kin.scale, "missing": kin.missing}
     described: dict[str, Any] = {"describe": kin.describe, "encoder": kin.encoder, "reference": kin.reference}
-    return {
+    first: dict[str, Callable[[], Fittable]] = {} if engine is None else {"engine": lambda: PEERS["feature"](engine)}
+    return first | {
         "linear": lambda: SingleRanker("rankrls", **shared),
         "local": lambda: KnnRanker(**described, **shared, group_column=kin.group_column),
         "trees": lambda: PEERS["lightgbm"](group_column=kin.group_column),
-        "memory": lambda: PEERS["lightgbm-memory"](keys=kin.keys, group_column=kin.group_column),
+        "everyone": lambda: PEERS["lightgbm-memory"](parts=("everyone",), **remembering),
+        "memory": lambda: PEERS["lightgbm-memory"](**remembering),
         "bag": lambda: PEERS["lightgbm-bag"](kin.n_members, group_column=kin.group_column),
         "without": lambda: clone(kin).set_params(local=False),
         "kin": lambda: clone(kin).set_params(local=kin.local or "auto"),
@@ -137,32 +162,42 @@ def climb(
     """
     climbed = dict(measured or {})
     wanted, trees = rungs_to_fit(study, rungs, climbed), climbed.get("trees")
-    if "memory" in wanted and trees is not None and not _learned(trees, study):
-        wanted.remove("memory")  # others would be compared with these trees
-    fitted = fit_rungs(cast(KinRanker, kin), study, wanted, progress, trees)
+    if trees is not None and not _learned(trees, study):
+        wanted = [rung for rung in wanted if rung not in _REMEMBERING]  # others would be compared with these trees
+    fitted = fit_rungs(cast(KinRanker, kin), study, wanted, progress, climbed)
     climbed |= {rung: study.pool(of_folds) for rung, of_folds in fitted.items()}
     return {rung: climbed[rung] for rung in RUNGS if rung in climbed}
 
 
 def fit_rungs(
-    kin: KinRanker, study: Study, rungs: Sequence[str], progress: Parts | None = None, trees: Entrant | None = None
+    kin: KinRanker,
+    study: Study,
+    rungs: Sequence[str],
+    progress: Parts | None = None,
+    measured: Mapping[str, Entrant] | None = None,
+    engine: str | None = None,
 ) -> dict[str, list[Entrant]]:
     """Fit rungs on every fold, one on each core, and return their entrants by fold.
 
-    Memory and the bag take the shape of the trees from the rung of one tuned model, which is not tuned again;
-    `trees` is that rung if it is measured already.
+    Memory and the bag take the shape of the trees from the rung of one tuned model, which is not tuned again. Where kin
+    leaves weights per query out, it is also the rung without them. `measured` has the rungs that are not fitted here.
     """
-    made = ladder(kin)
-    chains = [[rung] for rung in rungs if rung not in _TUNED or "trees" not in rungs]
-    if "trees" in rungs:
-        chains[chains.index(["trees"])] = ["trees", *(rung for rung in _TUNED if rung in rungs)]
+    made, known = ladder(kin, engine), measured or {}
+    chains = [_chain(rung, rungs) for rung in rungs if rung not in _FOLLOWING or _FOLLOWING[rung] not in rungs]
 
     def fit(job: tuple[int, list[str]]) -> dict[str, Entrant]:
         number, chain = job
         entrants: dict[str, Entrant] = {}
         for rung in chain:
-            tuned = entrants["trees"].ranker if "trees" in entrants else _on_fold(trees, number)
-            ranker = _tuned(rung, made[rung](), tuned)
+            before = _FOLLOWING.get(rung, "")
+            first = entrants.get(before) or _on_fold(known.get(before), number)
+            if rung == "without" and first is not None and _without_weights(first.ranker):
+                with (progress or Parts(1)).part(study.label(number, RUNGS[rung]), COSTS[rung]):
+                    entrants[rung] = replace(first, name=RUNGS[rung])
+                continue
+            ranker = made[rung]()
+            if rung in _TUNED and first is not None and isinstance(first.ranker, LightGBMPeer):
+                ranker = cast(Any, ranker).set_params(peer=first.ranker)
             entrants[rung] = study.fit_on(number, RUNGS[rung], ranker, progress, COSTS[rung])
         return entrants
 
@@ -177,9 +212,19 @@ def fit_rungs(
     return {rung: [entrants[rung] for (_, chain), entrants in by_job if rung in chain] for rung in rungs}
 
 
-def _on_fold(entrant: Entrant | None, number: int) -> object:
-    """Return the ranker of an entrant that was fitted on a fold; None if there is none."""
-    return None if entrant is None else (entrant.parts or (entrant,))[number].ranker
+def _chain(first: str, rungs: Sequence[str]) -> list[str]:
+    """Return a rung and those that are fitted after it, with what it found."""
+    return [first, *(rung for rung in rungs if _FOLLOWING.get(rung) == first)]
+
+
+def _without_weights(ranker: object) -> bool:
+    """Return whether a KinRanker that was fitted left weights per query out."""
+    return isinstance(ranker, KinRanker) and any(part.part == WEIGHTS and not part.kept for part in ranker.model_.parts)
+
+
+def _on_fold(entrant: Entrant | None, number: int) -> Entrant | None:
+    """Return the entrant that was fitted on a fold; None if there is none."""
+    return None if entrant is None else (entrant.parts or (entrant,))[number]
 
 
 def _learned(trees: Entrant, study: Study) -> bool:
@@ -189,17 +234,12 @@ def _learned(trees: Entrant, study: Study) -> bool:
     return trees.origin != "model" and len(parts) == len(study.folds) and not fixed
 
 
-def _tuned(rung: str, ranker: Any, trees: Any) -> Any:
-    """Return an unfitted ranker with the shape of tuned trees, if it takes it."""
-    return ranker.set_params(peer=trees) if rung in _TUNED and isinstance(trees, LightGBMPeer) else ranker
-
-
 def rungs_to_fit(study: Study, rungs: Iterable[str], measured: Container[str] = ()) -> list[str]:
     """Return the rungs that are not measured yet and that can be fitted on these queries."""
     trees = bool(study.folds) and not missing_trees(study.folds[0].train)
-    wanted = [rung for rung in rungs if rung not in measured and (trees or rung in _LINEAR)]
-    if "memory" in wanted and missing_memory(study.folds[0].train, study.group):
-        wanted.remove("memory")
+    wanted = [rung for rung in rungs if rung not in measured and (trees or rung in _QUICK)]
+    if any(rung in _REMEMBERING for rung in wanted) and missing_memory(study.folds[0].train, study.group):
+        wanted = [rung for rung in wanted if rung not in _REMEMBERING]
     return wanted
 
 

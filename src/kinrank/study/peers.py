@@ -1,8 +1,8 @@
-"""LambdaMART of LightGBM, XGBoost and CatBoost with `fit(QuerySet)` and `predict(QuerySet)`.
+"""What kinrank is compared with: the engine's order, and LambdaMART of LightGBM, XGBoost and CatBoost.
 
-Each tries three shapes of trees with early stopping on a validation part of the training queries, and is then refitted
-on all of them with the best shape and number of trees. `params` takes parameters of the library and overrides all
-others.
+Models of libraries try three shapes of trees with early stopping on a validation part of the training queries, and are
+then refitted on all of them with the best shape and number of trees. `params` takes parameters of the library and
+overrides all others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kinrank.data.split import split_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART, shares_of_gain
 from kinrank.measure.base import query_means
-from kinrank.memory.columns import QueryMemory
+from kinrank.memory.columns import PARTS, QueryMemory
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.kin.parts import memory_folds
 from kinrank.rankers.local.held_out import MEASURE
@@ -38,9 +38,10 @@ PEERS = Registry(
         "catboost": "kinrank.study.peers:CatBoostPeer",
         "lightgbm-bag": "kinrank.study.peers:LightGBMBag",
         "lightgbm-memory": "kinrank.study.peers:LightGBMWithMemory",
+        "feature": "kinrank.study.peers:FeaturePeer",
     },
 )
-"""Rankers of other libraries, by name."""
+"""What a team may run without kinrank, by name."""
 
 Shape = tuple[int, int]
 """Leaves of a tree, and the fewest rows in a leaf."""
@@ -491,7 +492,7 @@ class LightGBMBag(BaseEstimator):
 
 
 class LightGBMWithMemory(BaseEstimator):
-    """A LightGBM model whose features are joined by all columns of memory; see `kinrank.memory.columns`.
+    """A LightGBM model whose features are joined by columns of memory; see `kinrank.memory.columns`.
 
     It has the shape of the tuned model without them.
 
@@ -499,6 +500,8 @@ class LightGBMWithMemory(BaseEstimator):
     ----------
     peer : LightGBMPeer, optional
         The model to tune; it is not tuned again if it is fitted.
+    parts : sequence of {"everyone", "kin", "query", "chosen"}, optional
+        Which columns of memory it has; by default all.
     keys : sequence of str, optional
         Columns of documents that memory keeps next to documents.
     group_column : str, optional
@@ -518,10 +521,12 @@ class LightGBMWithMemory(BaseEstimator):
         self,
         peer: LightGBMPeer | None = None,
         *,
+        parts: Sequence[str] | None = None,
         keys: Sequence[str] | None = None,
         group_column: str | None = None,
     ) -> None:
         self.peer = peer
+        self.parts = parts
         self.keys = keys
         self.group_column = group_column
 
@@ -537,17 +542,60 @@ class LightGBMWithMemory(BaseEstimator):
             self.peer_.fit(queries)
         self.memory_ = QueryMemory.of(queries, tuple(self.keys or ()))
         columns = self.memory_.cross_fitted(memory_folds(queries, self.group_column, None, 0), queries)
-        self.model_ = copy(self.peer_).grow(_joined(queries, columns))
+        self.model_ = copy(self.peer_).grow(self._joined(queries, columns))
         return self
 
     def predict(self, queries: QuerySet) -> Float64:
         """Return a score for every row."""
         check_is_fitted(self)
-        return self.model_.predict(_joined(queries, self.memory_.columns(queries)))
+        return self.model_.predict(self._joined(queries, self.memory_.columns(queries)))
 
     def learned_from(self, queries: QuerySet) -> None:
         """Return None: the training queries are not recorded."""
 
+    def _joined(self, queries: QuerySet, columns: Float32) -> QuerySet:
+        """Return queries with the features and the wanted columns of memory."""
+        wanted = tuple(name for part in self.parts or PARTS for name in PARTS[part])
+        used = [name.endswith(wanted) for name in self.memory_.names]
+        return queries.replace(X=np.hstack([queries.X, columns[:, used]]), feature_names=())
 
-def _joined(queries: QuerySet, columns: Float32) -> QuerySet:
-    return queries.replace(X=np.hstack([queries.X, columns]), feature_names=())
+
+class FeaturePeer(BaseEstimator):
+    """Documents in the order of one feature, such as the score of the engine; the highest value comes first.
+
+    Parameters
+    ----------
+    name : str
+        The feature. Documents without a value come last.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[1.0], [3.0], [np.nan]], group=[3], feature_names=["bm25"])
+    >>> FeaturePeer("bm25").fit(queries).predict(queries).argsort()[::-1].tolist()
+    [1, 0, 2]
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def fit(self, queries: QuerySet) -> Self:
+        """Check that there is such a feature; nothing is learned."""
+        self._column(queries)
+        return self
+
+    def predict(self, queries: QuerySet) -> Float64:
+        """Return a score for every row."""
+        values = self._column(queries).astype(np.float64)
+        known = values[np.isfinite(values)]
+        return np.where(np.isfinite(values), values, known.min(initial=0.0) - 1.0)
+
+    def _column(self, queries: QuerySet) -> Float32:
+        if self.name not in queries.feature_names:
+            names = ", ".join(queries.feature_names) or "none: features have no names"
+            raise DataError(f"no feature is called {self.name!r}: choose one of these: {names}")
+        column: Float32 = queries.X[:, queries.feature_names.index(self.name)]
+        return column
+
+    def learned_from(self, queries: QuerySet) -> NDArray[np.bool_]:
+        """Return False for every query: nothing is learned."""
+        return np.zeros(len(queries), dtype=np.bool_)

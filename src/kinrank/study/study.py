@@ -356,7 +356,7 @@ class Study:
         found = answer(values, names, groups=self.groups, min_gain=min_gain, note=note, choices=choices)
         if found is None:
             return None
-        claims = [(each.name, each.against) for each in (found.gain, found.own, found.memory) if each is not None]
+        claims = [(each.name, each.against) for each in found.claims]
         by_name = {entrant.name: entrant for entrant in rungs.values()}
         return replace(found, near_and_far=self._near_and_far(by_name, claims))
 

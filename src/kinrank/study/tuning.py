@@ -230,7 +230,7 @@ def descriptions(queries: QuerySet) -> Iterator[tuple[dict[str, float] | str, in
 
 
 def without_local_models(best: KinRanker) -> _Proposal:
-    """Return the best listed KinRanker without the queries' own models, to show what they add."""
+    """Return the best listed KinRanker without weights per query, to show what they add."""
     return _Proposal("kin", KinRanker(**{**best.get_params(deep=False), "local": False}), "follow-up")
 
 
@@ -351,7 +351,7 @@ class Tuning:
 def best_by_rung(trials: Sequence[Trial]) -> dict[str, Trial]:
     """Return the best trial of each rung of the ladder.
 
-    That of "without" is the best of "kin" without the queries' own models, so that nothing else differs.
+    That of "without" is the best of "kin" without weights per query, so that nothing else differs.
     """
     best: dict[str, Trial] = {}
     for trial in trials:

@@ -46,7 +46,7 @@ def validate(name: str, ranker: Ranker, study: Study) -> Validation:
     """Compare a fitted ranker with one model for all queries, and keep that model unless the ranker is better.
 
     `KinRanker` is compared with the better of one linear model and one tuned LightGBM model, and with itself without
-    the queries' own models. Any other ranker is compared with one linear model.
+    weights per query. Any other ranker is compared with one linear model.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ class KinFitting:
     def _decide(self, queries: QuerySet, parts: Float64, local: bool) -> tuple[dict[str, float], dict[str, float]]:
         """Return the shares by the standardized out-of-fold scores of each ingredient, and the quality of each.
 
-        If not `local`, the queries' own models have no share.
+        If not `local`, weights per query have no share.
         """
         linear = ["local", "global"] if local else ["global"]
         measured = list(INGREDIENTS[:3])

@@ -34,6 +34,8 @@ _SPLITS = 4  # parts of the queries, which are held out one after the other
 _ENOUGH = 2_000  # held-out queries that decide well enough
 _CLEAR = 1e-3  # p below which fewer do
 _MOST_ROWS = 100_000  # of queries that trees learn from to decide
+WEIGHTS = "weights per query"
+"""The part that trees learn from the query's own linear model."""
 _CHANCE = 0.3  # p above which a gain is taken as chance, and a loss, too
 
 
@@ -321,14 +323,14 @@ def weights_that_pay(training: BagTraining, judged: QuerySet) -> tuple[BagTraini
         queries.append(held_out[1][0])
         for of_folds, parts, (_, found_scores) in zip(scores, blended, held_out, strict=True):
             of_folds.append(found_scores[:, parts])
-        report_progress("weights per query", number + 1, training.n_members)
+        report_progress(WEIGHTS, number + 1, training.n_members)
         out = QuerySet.concat(queries)
         with_weights, without = (_blended_quality(np.concatenate(of_folds), out) for of_folds in scores)
         found = compare_paired(with_weights, without)
         if found.n >= _ENOUGH or found.p < _CLEAR:
             break
     kept = found.mean_difference >= 0
-    return sides[0 if kept else 1], PartRecord("weights per query", kept, found.mean_difference)
+    return sides[0 if kept else 1], PartRecord(WEIGHTS, kept, found.mean_difference)
 
 
 def _blended_quality(scores: Float64, queries: QuerySet) -> Float64:

@@ -121,9 +121,9 @@ class Report:
     def claim(self) -> Claim:
         """The difference of the subject from the baseline: as in the answer if it is one of its claims."""
         difference = self.difference
-        answered = () if self.answer is None else (self.answer.gain, self.answer.own, self.answer.memory)
+        answered = () if self.answer is None else self.answer.claims
         for claim in answered:
-            if claim is not None and (claim.name, claim.against) == (difference.name, difference.against):
+            if (claim.name, claim.against) == (difference.name, difference.against):
                 return claim
         return Claim(difference.name, difference.against, difference.paired)
 
@@ -242,7 +242,7 @@ def _answer(comparison: Comparison, subject: str, study: Study, *, ladder: bool)
     if rung_of(ranker) == "local":
         rungs = {rung: entrant for rung, entrant in rungs.items() if rung not in ("kin", "without")}
     elif study.folds and ladder:
-        rungs = climb(ranker, study, rungs=(*DECISIVE, "memory"), measured=rungs)
+        rungs = climb(ranker, study, rungs=(*DECISIVE, "everyone", "memory"), measured=rungs)
         train = study.folds[0].train
         note = missing_trees(train) or missing_memory(train, study.group)
     return study.answer(study.with_choices(rungs), note=note)
