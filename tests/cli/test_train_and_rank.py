@@ -5,14 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyarrow import csv
 
 import kinrank as library
 from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import read_run, run_from_scores
+from kinrank.memory.evidence import Evidence
 from kinrank.parallel import usable_threads
 from kinrank.rankers import RANKERS
 from kinrank.registry import import_extra
+from tests.rankers.test_kin_memory import shop
 from tests.study import worlds
 
 
@@ -35,6 +38,24 @@ def test_default_ranker_prints_its_remarks(kinrank, workdir: Path):
     assert type(library.load("m")) is RANKERS[DEFAULT_RANKER]
     assert "m: NDCG @ 10 out of fold: trees" in done.stderr
     assert "m: what ranks: " in done.stderr
+
+
+def test_a_table_with_brands_and_what_people_chose_are_all_it_takes(kinrank, workdir: Path):
+    import_extra("lightgbm", "lightgbm")
+    judged = shop()
+    table = judged.to_table()
+    names = [name.removeprefix("document.").removeprefix("query.") for name in table.column_names]
+    csv.write_csv(table.rename_columns(names).drop_columns("day"), "data.csv")
+    texts = judged.query_columns["text"][judged.query_of_row]
+    evidence = Evidence.from_cells(texts, judged.doc_id, np.full(judged.n_rows, 9.0), 6.0 * judged.grades)
+    evidence.save("evidence")
+    done = kinrank("train", "data.csv", "--evidence", "evidence", "--key", "brand", "--model", "model")
+    assert done.exit_code == 0, done.stderr
+    for part in ("everyone: ", "kin: kept", "keys: ", "weights per query: ", "this query: a prediction counts as"):
+        assert f"model: {part}" in done.stderr
+    model = library.load("model")
+    assert list(model.keys) == ["brand"]
+    assert "chosen 6 times in 9 looks" in kinrank("explain", "model", "data.csv").stdout
 
 
 def test_validation_compares_with_one_linear_model(kinrank, workdir: Path):

@@ -77,7 +77,6 @@ _OF_LOGS = ("format", "seen", "attributes", "max_rank", "memory")
 _MOVED_OPTIONS = {
     **{f"--{name.replace('_', '-')}": f"--columns {name}=COLUMN" for name in ("qid", "y", "doc_id", "text", "drop")},
     "--query-column": "--columns query=COLUMN",
-    "--key": "--columns keys=COLUMN",
     **{f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name in (*SETTINGS, *_OF_LOGS)},
     "--encoder": "--set encoders=NAME",
     "--trust-clients": "--set trusted=KEY",

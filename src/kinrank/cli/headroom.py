@@ -50,14 +50,17 @@ def headroom(
     ] = False,
     engine: Annotated[
         str | None,
-        typer.Option(metavar="FEATURE", help="The feature by which your engine ranks; by default engine_score."),
+        typer.Option(
+            "--engine-feature",
+            metavar="FEATURE",
+            help="The feature by which your engine ranks; by default engine_score.",
+        ),
     ] = None,
     details: Annotated[
         bool, typer.Option("--details", help="Also measure a bag of LightGBM models, and show all that was measured.")
     ] = False,
     evidence: EvidenceFolder = None,
     leaks: Leaks = OnLeak.refuse,
-    min_gain: Annotated[float, typer.Option(min=0, help="Smallest gain that is worth having.")] = 0.005,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -84,7 +87,6 @@ def headroom(
             group=group,
             measure=wanted,
             leaks=leaks.value,
-            min_gain=min_gain,
             seed=seed,
             evidence=split,
             families=families,
