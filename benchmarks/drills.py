@@ -93,6 +93,38 @@ DRILLS = {
         "The current model goes on, and the new one is used as soon as it is complete",
         ("test_versions.py",),
     ),
+    "popular-query": Drill(
+        "One query gets 33,000 lists a day, or one that cannot be counted",
+        "Counting stopped at 10,000 for all queries, expired lists stayed, and one error was logged",
+        "Others are counted meanwhile, what expires is deleted, and a failure is reported as long as it lasts",
+        tuple(
+            f"test_events.py::test_{name}"
+            for name in (
+                "a_popular_query_does_not_hold_up_others",
+                "a_query_that_cannot_be_counted_is_set_aside_and_counted_later",
+                "what_expires_is_deleted_although_nothing_can_be_counted",
+                "a_failure_to_count_is_reported_as_long_as_it_lasts",
+            )
+        ),
+    ),
+    "wrong-clock": Drill(
+        "The clock of a replica is days behind or ahead",
+        "It deleted what others had counted, or dated events to come",
+        "It deletes and misdates nothing",
+        ("test_events.py::test_a_replica_with_a_wrong_clock_deletes_and_misdates_nothing",),
+    ),
+    "forged-lists": Drill(
+        "A caller sends lists that it made up, in the names of many clients",
+        "Each counted as a client",
+        "All of them count as one client, unless the service handed the lists out or the key is trusted",
+        ("test_events.py::test_one_caller_is_one_client_unless_its_lists_were_handed_out",),
+    ),
+    "overlapping-jobs": Drill(
+        "Three jobs add days of a log to one folder of evidence at the same time",
+        "The last one to write won",
+        "The folder has what one job after the other counts",
+        ("../clicks/test_choices.py::test_overlapping_jobs_count_what_one_job_counts",),
+    ),
 }
 OPTIONS = {"drill": ("all", *DRILLS)}
 

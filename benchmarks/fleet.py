@@ -9,6 +9,11 @@ database unless a dump was restored over it, all replicas must have learned the 
 clicks, and every replica must have logged every restored dump. Every click is sent to two replicas, and must
 count once.
 
+``--adding everything`` adds, all at once and for the whole time: a popular query, of which fifty lists and clicks come
+every tenth of a second; one replica whose clock is three days ahead; lists that have expired; and two jobs at a time
+that add days of a log to one folder of evidence. The counts must then be those of counting the stored lists, the
+expired lists must be gone, and the folder must have what one job after the other counts.
+
 Needs `scripts/engine` and loopback only; ``--rounds`` sets how often, and ``--minutes`` when no further round
 begins.
 """
@@ -28,30 +33,35 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psycopg
+import pyarrow.parquet as pq
 
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
 from kinrank import KinRanker, KnnRanker
-from kinrank.datasets import make_two_camps
+from kinrank.datasets import load_movies, make_two_camps, simulate_clicks
+from kinrank.memory.evidence import Evidence
 from kinrank.serve.database import open_database
 from kinrank.serve.events.store import EventStore
 from kinrank.serve.judgments import open_store
 from kinrank.serve.keys import Role, add_key
 
-OPTIONS = {"rounds": ("100", "32", "12", "4"), "minutes": ("25", "15")}
+OPTIONS = {"rounds": ("100", "32", "12", "4"), "minutes": ("25", "15", "10"), "adding": ("nothing", "everything")}
 FAULTS = ("database", "replica", "network", "restore")
 REPLICAS, CATCH_UP_SECONDS, FAULT_SECONDS = 3, 10.0, 1.0
 PORT = 15842
 UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
 TEXTS = ("alien", "brazil", "cube")
+OLD, HOT, HOT_BATCH, N_OLD, AHEAD = "old", "iphone", 50, 200, 3 * 86_400
+LOOKS = sum(1 / rank for rank in range(1, 1 + len(UP["ids"])))  # of a list
 MIN_CLIENTS = 3
+JOB = (sys.executable, "-c", "from kinrank.cli import main; main()", "clicks", "--model", "none", "--evidence")
 
 
 class Proxy:
@@ -110,9 +120,10 @@ class Proxy:
 class Replica:
     """A forked server, the load on it, and its proxy."""
 
-    def __init__(self, parent: Parent, database: int, keys: dict[str, str]) -> None:
+    def __init__(self, parent: Parent, database: int, keys: dict[str, str], ahead: int = 0) -> None:
         self._parent = parent
         self._keys = keys
+        self._ahead = ahead
         self.proxy = Proxy(database)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -126,7 +137,7 @@ class Replica:
     def start(self) -> None:
         """Fork the server and wait until it is ready."""
         address = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/judgments"
-        child = self._parent.fork(self.port, address)
+        child = self._parent.fork(self.port, address, self._ahead)
         wait_for(lambda: self.request("GET", "/readyz")[0] == 200, 60.0)
         self.pid = child
 
@@ -157,13 +168,16 @@ class Replica:
             return int(headers["x-kinrank-revision"]) if status == 200 else None
         return None
 
-    def report(self, number: int) -> bool:
-        """Send a list and a click on it, and return whether they were acknowledged."""
-        names = {"query_id": f"list {number}", "client_id": f"client {number}"}
-        shown = {"user_query": TEXTS[number % len(TEXTS)], "query_response_hit_ids": UP["ids"]}
-        about = {"object": {"object_id": "c"}}
-        click = {"action_name": "click", "event_id": f"click {number}", "event_attributes": about}
-        body = {"queries": [names | shown], "events": [names | click]}
+    def report(self, numbers: Sequence[int], text: str) -> bool:
+        """Send lists of a query, and a click on each, and return whether they were acknowledged."""
+        shown = {"user_query": text, "query_response_hit_ids": [OLD] if text == OLD else UP["ids"]}
+        click = {"action_name": "click", "event_attributes": {"object": {"object_id": "c"}}}
+        body: dict[str, list[Any]] = {"queries": [], "events": []}
+        for number in numbers:
+            names = {"query_id": f"list {number}", "client_id": f"client {number}"}
+            body["queries"].append(names | shown)
+            if text != OLD:
+                body["events"].append(names | click | {"event_id": f"click {number}"})
         with suppress(OSError, http.client.HTTPException, ValueError):
             return self.request("POST", "/v1/events", body, "events", "chosen")[0] == 200
         return False
@@ -218,11 +232,11 @@ class Parent:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=CHECKOUT
             )
 
-    def fork(self, port: int, address: str) -> int:
-        """Return the process id of a new server."""
+    def fork(self, port: int, address: str, ahead: int) -> int:
+        """Return the process id of a new server, whose clock is some seconds ahead."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{port} {address}\n")
+        self._process.stdin.write(f"{port} {address} {ahead}\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
@@ -237,7 +251,7 @@ class Parent:
 class Fleet:
     """The replicas, the database, and the judgments that were acknowledged."""
 
-    def __init__(self, place: Path, port: int) -> None:
+    def __init__(self, place: Path, port: int, everything: bool) -> None:
         self.port = port
         self.server = engine("start", port)
         with psycopg.connect(self.server, autocommit=True) as connection:
@@ -253,13 +267,19 @@ class Fleet:
         KinRanker(5, encoder=None, memory=False, n_members=2, n_repeats=1).fit(named).save(place / "chosen")
         keys = {role.value: add_key(place / "keys", role.value, role) for role in Role}
         self.parent = Parent(place)
-        self.replicas = [Replica(self.parent, port, keys) for _ in range(REPLICAS)]
+        ahead = [0, 0, AHEAD if everything else 0]
+        self.replicas = [Replica(self.parent, port, keys, each) for each in ahead]
         self.acknowledged: dict[str, int] = {}
         self.clicks: set[int] = set()
         self.restored_over = 0
         self._numbers = itertools.count()
         self._stop = threading.Event()
         self._writers = [threading.Thread(target=self._write, args=(replica,)) for replica in self.replicas]
+        self.evidence: EvidenceJobs | None = None
+        if everything:
+            self._expire_lists()
+            self.evidence = EvidenceJobs(place / "jobs", self._stop)
+            self._writers += [threading.Thread(target=self._write_hot), threading.Thread(target=self.evidence.run)]
         for writer in self._writers:
             writer.start()
 
@@ -267,6 +287,20 @@ class Fleet:
         while not self._stop.wait(0.1):
             self._judge(replica)
             self._click(replica)
+
+    def _write_hot(self) -> None:
+        for replica in itertools.cycle(self.replicas):
+            if self._stop.wait(0.1):
+                return
+            numbers = [next(self._numbers) for _ in range(HOT_BATCH)]
+            if replica.report(numbers, HOT):
+                self.clicks.update(numbers)
+
+    def _expire_lists(self) -> None:
+        """Store lists, and make them three days old."""
+        assert self.replicas[0].report([next(self._numbers) for _ in range(N_OLD)], OLD)
+        with psycopg.connect(self.server.rpartition("/")[0] + "/judgments", autocommit=True) as connection:
+            connection.execute("UPDATE kinrank_lists SET day = day - 3")
 
     def _judge(self, replica: Replica) -> bool:
         """Judge a new query and return whether that was acknowledged."""
@@ -279,7 +313,7 @@ class Fleet:
     def _click(self, replica: Replica) -> bool:
         """Send a new click to two replicas and return whether the first one acknowledged it."""
         number, other = next(self._numbers), self.replicas[self.replicas.index(replica) - 1]
-        answers = [each.report(number) for each in (replica, other)]
+        answers = [each.report([number], TEXTS[number % len(TEXTS)]) for each in (replica, other)]
         if any(answers):
             self.clicks.add(number)
         return answers[0]
@@ -334,6 +368,9 @@ class Fleet:
         one = "SELECT 1 FROM"
         wait_for(lambda: not rows_of(events, f"{one} kinrank_pending UNION ALL {one} kinrank_news LIMIT 1"), 60.0)
         clicks = {int(name.split()[1]) for (name,) in rows_of(events, "SELECT event FROM kinrank_clicks")}
+        [[n_lists, n_old]] = rows_of(
+            events, f"SELECT COUNT(*), COUNT(*) FILTER (WHERE documents = '[\"{OLD}\"]') FROM kinrank_lists"
+        )
         counted = events.read("chosen")
         events.database.close()
         wait_for(lambda: all(replica.learned[2] == counted.revision for replica in self.replicas), 60.0)
@@ -351,6 +388,11 @@ class Fleet:
             "clicks lost": len(self.clicks - clicks),
             "clicks stored": len(clicks),
             "clicks counted": sum(cell.choices for cell in counted.cells),
+            "lists stored": n_lists,
+            "expired lists left": n_old,
+            "looks counted": round(sum(cell.looks for cell in counted.cells if cell.document != OLD), 3),
+            "looks of the stored lists": round(LOOKS * n_lists, 3),
+            "evidence": "not run" if self.evidence is None else self.evidence.verdict(),
             "replicas that rank alike": sum(order == orders[0] for order in orders),
             "rankings": dict(sum((replica.rankings for replica in self.replicas), Counter())),
         }
@@ -364,11 +406,47 @@ class Fleet:
         engine("stop", self.port)
 
 
-def run(rounds: str, minutes: str = "25", port: int = PORT) -> dict[str, object]:
+class EvidenceJobs:
+    """Jobs that add days of a log to one folder, two at a time."""
+
+    def __init__(self, place: Path, stop: threading.Event) -> None:
+        self._place, self._stop = place, stop
+        self._days: list[str] = []
+        place.mkdir()
+        movies = load_movies()[:40]
+        self._log = simulate_clicks(movies, movies.X[:, 0], n_lists=20)
+
+    def run(self) -> None:
+        """Start two jobs again and again, until the fleet stops."""
+        while not self._stop.is_set():
+            files = [self._day(len(self._days)) for _ in range(2)]
+            jobs = [
+                subprocess.Popen([*JOB, "together", file], cwd=self._place, stderr=subprocess.DEVNULL) for file in files
+            ]
+            assert [job.wait(300) for job in jobs] == [0, 0]
+            self._stop.wait(15.0)
+
+    def _day(self, number: int) -> str:
+        file = f"day{number}.parquet"
+        rows = self._log.slice(number * 500 % self._log.num_rows, 500)
+        pq.write_table(rows, self._place / file)
+        self._days.append(file)
+        return file
+
+    def verdict(self) -> str:
+        """Add all days one after the other, and compare."""
+        for file in self._days:
+            subprocess.run([*JOB, "alone", file], cwd=self._place, check=True, stderr=subprocess.DEVNULL)
+        states = [Evidence.open(self._place / name).get_state() for name in ("together", "alone")]
+        same = all(np.array_equal(np.sort(states[0][name]), np.sort(states[1][name])) for name in ("looks", "choices"))
+        return f"{len(self._days)} days, two at a time: {'as one after the other' if same else 'other counts'}"
+
+
+def run(rounds: str, minutes: str = "25", adding: str = "nothing", port: int = PORT) -> dict[str, object]:
     """Run the rounds and return what was acknowledged, stored, learned and ranked."""
     seconds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as place:
-        fleet = Fleet(Path(place), port)
+        fleet = Fleet(Path(place), port, adding == "everything")
         try:
             end = time.monotonic() + 60 * float(minutes)
             for number in range(int(rounds)):
@@ -389,6 +467,9 @@ def run(rounds: str, minutes: str = "25", port: int = PORT) -> dict[str, object]
         and figures["clicks counted"] == figures["clicks stored"]
         and figures["replicas that have learned all"] == REPLICAS
         and figures["replicas that rank alike"] == REPLICAS
+        and figures["looks counted"] == figures["looks of the stored lists"]
+        and figures["expired lists left"] == 0
+        and "other counts" not in str(figures["evidence"])
         and figures["restores logged"] == REPLICAS * restores
         and set(figures["rankings"]) <= {"ranked", "killed"}  # type: ignore[call-overload]
         and max(slowest.values()) <= CATCH_UP_SECONDS
@@ -437,8 +518,14 @@ def engine(command: str, port: int) -> str:
     return subprocess.run(script, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
+def set_clock_ahead(seconds: float) -> None:
+    """Let the clock of this process be ahead."""
+    now = time.time
+    time.time = lambda: now() + seconds
+
+
 def fork_servers(place: str) -> None:
-    """Fork a server for every line ``PORT ADDRESS`` on standard input, and print its process id."""
+    """Fork a server for every line ``PORT ADDRESS AHEAD`` on standard input, and print its process id."""
     import uvicorn
 
     from kinrank.serve import Service, Settings
@@ -453,9 +540,10 @@ def fork_servers(place: str) -> None:
         pass  # compiles; its threads end before the first fork
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
-        port, address = line.split()
+        port, address, ahead = line.split()
         child = os.fork()
         if child == 0:
+            set_clock_ahead(float(ahead))
             metrics = Metrics()
             service = Service(models, settings=settings, observer=metrics, judgments=address)
             app = create_app(service, metrics=metrics, keys=KeyRing(Path(place, "keys")))
