@@ -17,7 +17,7 @@ OLD_WORDS = {
     r"\bkinrank (convert|split|describe)\b": "kinrank data",
     r"\bkinrank (key|models|judgments|rules|forget|audit)\b": "kinrank admin",
     r"\bkinrank (hybrid|weights|publish|interleave|evaluate|reproduce)\b": "another command, see CHANGELOG.md",
-    r"(?<!\w)--(qid|doc-id|query-column|key)\b": "--columns",
+    r"(?<!\w)--(qid|doc-id|query-column)\b": "--columns",
     r"(?<!\w)--(choice-days|trust-clients|unexplored|map-models|max-novelty|min-fidelity|accept-features)\b": "--set",
     r"\bkinrank\.rankers\.(atvt|cluster|ensemble|query_class)\b": "kinrank.papers",
 }
