@@ -781,6 +781,19 @@ log.close()
 
 
 @pytest.mark.engine
+def test_the_first_list_of_a_replica_with_a_wrong_clock_counts(tmp_path: Path, monkeypatch):
+    """It has no time until the database has told its own."""
+    with DATABASES["postgresql"].empty(tmp_path) as address:
+        monkeypatch.setattr("time.time", lambda now=time.time: now() + 3 * 86_400)
+        log = EventLog(address)
+        assert log.moment is None
+        assert log.record([Shown("list", "default", "alien", ["a"], "ann", log.moment)], []) == {}
+        assert log.moment is not None
+        assert {row[3] for row in rows_of(log, "lists")} == {log.today}
+        log.close()
+
+
+@pytest.mark.engine
 @pytest.mark.parametrize("jump", [400, -400])
 def test_a_replica_with_a_wrong_clock_deletes_and_misdates_nothing(jump: int, tmp_path: Path):
     library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)

@@ -130,8 +130,8 @@ class Shown(NamedTuple):
     text: str
     documents: Sequence[str]
     client: str | None
-    time: float
-    """Seconds since 1970."""
+    time: float | None
+    """Seconds since 1970; None: when it is stored."""
     explored: float | None = None
     """The share of lists that explore, if this one did."""
 
@@ -206,6 +206,11 @@ class EventLog:
         if self._clock is not None:
             return self._clock()
         return time.time() if self._offset is None else time.monotonic() + self._offset
+
+    @property
+    def moment(self) -> float | None:
+        """The seconds since 1970; None until the database has told its clock: that of this machine may be wrong."""
+        return None if self._clock is None and self._offset is None else self.now()
 
     def _synchronize(self, store: EventStore) -> None:
         if self._clock is None and time.monotonic() > self._synchronized + _MINUTE:
@@ -291,7 +296,7 @@ class EventLog:
         keys = query_keys(np.array([shown.text for shown in lists], dtype=np.str_)).view(np.int64).tolist()
         today = self.today
         for shown, query in zip(lists, keys, strict=True):
-            day = int(shown.time // _DAY)
+            day = today if shown.time is None else int(shown.time // _DAY)
             reason = self._reason(shown, day, today)
             if reason is not None:
                 ignored[reason] = ignored.get(reason, 0) + 1

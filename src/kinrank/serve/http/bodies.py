@@ -395,7 +395,7 @@ class _Batch:
     ignored: Counter[str] = field(default_factory=Counter)
     """How many records do not count, by reason."""
 
-    def add(self, record: UbiRecord, model: str, now: float) -> None:
+    def add(self, record: UbiRecord, model: str, now: float | None) -> None:
         """Add a record, or count why it does not count."""
         if not record.query_id:
             self.ignored["no query id"] += 1
@@ -404,7 +404,7 @@ class _Batch:
         else:
             self._add_event(record, record.query_id, ACTIONS.get(record.action_name))
 
-    def _add_query(self, record: UbiRecord, query_id: str, model: str, now: float) -> None:
+    def _add_query(self, record: UbiRecord, query_id: str, model: str, now: float | None) -> None:
         if isinstance(record.query_attributes, dict) and changes_list(record.query_attributes):
             self.ignored["filtered, sorted or a later page"] += 1
             return
@@ -423,7 +423,7 @@ class _Batch:
             self.clicks.append(Click(_event_id(record), query_id, str(about.object_id), value))
 
 
-def parse_events(raw: bytes, model: str, now: float) -> _Batch:
+def parse_events(raw: bytes, model: str, now: float | None) -> _Batch:
     """Parse a body with queries and events. Raise a `DataError` that points to the first invalid value.
 
     Parameters
@@ -433,7 +433,7 @@ def parse_events(raw: bytes, model: str, now: float) -> _Batch:
     model
         The model that ranked the lists.
     now
-        The time of queries without one, in seconds since 1970.
+        The time of queries without one, in seconds since 1970; None: when they are stored.
     """
     try:
         body = _DECODER.decode(raw)
@@ -457,7 +457,7 @@ def _event_id(record: UbiRecord) -> str:
     return hashlib.blake2b(msgspec.json.encode(record), digest_size=16).hexdigest()
 
 
-def _to_seconds(timestamp: Timestamp | None, now: float) -> float:
+def _to_seconds(timestamp: Timestamp | None, now: float | None) -> float | None:
     """Return a time in seconds since 1970, given as ISO 8601 or as a number in any unit; now if it is neither."""
     if timestamp is None:
         return now

@@ -236,7 +236,7 @@ class _Feedback:
         if log is None:
             raise UnsupportedByModelError("this service does not accept events: start it with --judgments")
         model = self._service.existing(model_of(request))
-        batch = await self._reader.parse(request, partial(parse_events, model=model, now=log.now()))
+        batch = await self._reader.parse(request, partial(parse_events, model=model, now=log.moment))
         caller = self._caller(request)
         seconds = self._service.settings.judgment_seconds
         message = f"the event store did not respond within {seconds:g} seconds: try again, that is safe"
@@ -294,7 +294,7 @@ class _Feedback:
         if depth and log is not None and text and documents:
             client = request.headers.get(CLIENT_HEADER)
             model = self._service.name_of(model_of(request))
-            log.show(Shown(query_id, model, text, documents[:depth], client or None, log.now(), ranking.explored))
+            log.show(Shown(query_id, model, text, documents[:depth], client or None, log.moment, ranking.explored))
         return replace(ranking, query_id=query_id)
 
 
