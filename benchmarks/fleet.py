@@ -421,7 +421,10 @@ class EvidenceJobs:
         while not self._stop.is_set():
             files = [self._day(len(self._days)) for _ in range(2)]
             jobs = [
-                subprocess.Popen([*JOB, "together", file], cwd=self._place, stderr=subprocess.DEVNULL) for file in files
+                subprocess.Popen(
+                    [*JOB, "together", file], cwd=self._place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
+                for file in files
             ]
             assert [job.wait(300) for job in jobs] == [0, 0]
             self._stop.wait(15.0)
@@ -436,7 +439,9 @@ class EvidenceJobs:
     def verdict(self) -> str:
         """Add all days one after the other, and compare."""
         for file in self._days:
-            subprocess.run([*JOB, "alone", file], cwd=self._place, check=True, stderr=subprocess.DEVNULL)
+            subprocess.run(
+                [*JOB, "alone", file], cwd=self._place, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
         states = [Evidence.open(self._place / name).get_state() for name in ("together", "alone")]
         same = all(np.array_equal(np.sort(states[0][name]), np.sort(states[1][name])) for name in ("looks", "choices"))
         return f"{len(self._days)} days, two at a time: {'as one after the other' if same else 'other counts'}"
