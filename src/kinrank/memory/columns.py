@@ -301,17 +301,21 @@ class QueryMemory:
 
     def _same(self, key: IdHashes, counted: NDArray[np.bool_] | None) -> NDArray[np.int32]:
         """Return the positions of known queries with the same text, a row for each query; -1 in place of none."""
-        order = self._by_key
-        first = np.searchsorted(self.key[order], key)
-        last = np.minimum(np.searchsorted(self.key[order], key, side="right"), first + _MOST_REPEATS)
+        order, keys = self._by_key
+        first = np.searchsorted(keys, key)
+        last = np.minimum(np.searchsorted(keys, key, side="right"), first + _MOST_REPEATS)
         width = int((last - first).max(initial=0))
+        if not width:
+            return np.empty((len(key), 0), dtype=np.int32)
         places = first[:, None] + np.arange(width)
         found = np.where(places < last[:, None], order[np.minimum(places, len(order) - 1)], -1).astype(np.int32)
         return found if counted is None else np.where((found >= 0) & counted[found], found, np.int32(-1))
 
     @cached_property
-    def _by_key(self) -> Int64:
-        return np.argsort(self.key, kind="stable")
+    def _by_key(self) -> tuple[Int64, IdHashes]:
+        """The order of the keys, and the keys in it."""
+        order = np.argsort(self.key, kind="stable")
+        return order, self.key[order]
 
     # --- learning and forgetting ------------------------------------------------------------------------------------
 
