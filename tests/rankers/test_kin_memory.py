@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import kinrank
 from kinrank import KinRanker, QuerySet
 from kinrank.errors import DataError
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.memory.columns import column_names
-from kinrank.rankers.kin.parts import PartRecord, choose_memory
+from kinrank.measure import NDCG
+from kinrank.memory.columns import QueryMemory, column_names
+from kinrank.rankers.kin.parts import PartRecord, choose_memory, columns_of_training
 
 TOPICS = [f"{kind} {thing}" for kind in ("red", "old", "tiny", "loud") for thing in ("lamp", "chair", "radio", "clock")]
 EXTRA = ["", "cheap", "buy", "best", "my", "used", "shop", "photo", "review", "price"]
@@ -172,3 +174,40 @@ def test_record_in_words():
         str(PartRecord("weights per query", False, -0.0011)) == "weights per query: left out, -.001 on held-out queries"
     )
     assert len(column_names(["brand"])) == 22
+
+
+def new_things(queries: QuerySet) -> np.ndarray:
+    """Return which queries of `shop` are about the last four topics."""
+    return np.array([any(text.find(topic) >= 0 for topic in TOPICS[12:]) for text in queries.query_columns["text"]])
+
+
+def quality_on_new_things(monkeypatch: pytest.MonkeyPatch, share: float) -> float:
+    """Return NDCG@10 on things that no judged query is about, of trees that learned a share of the queries as new."""
+    monkeypatch.setattr("kinrank.rankers.kin.parts._NEW", share)
+    everything = shop(400, seed=3)
+    new = new_things(everything)
+    memory = QueryMemory.of(everything[~new])
+    seen = columns_of_training(memory, everything[~new], None, None, 0)
+    known, asked = everything[~new], everything[new]
+    trees = FEW.fit(known.replace(X=np.hstack([known.X, seen]), feature_names=()))
+    scores = trees.predict(np.hstack([asked.X, memory.columns(asked)]))
+    return (NDCG @ 10).mean(scores, asked.grades, asked.offsets)
+
+
+def test_what_was_right_before_does_not_outrank_new_things(monkeypatch: pytest.MonkeyPatch):
+    everything = shop(400, seed=3)
+    new = new_things(everything)
+    known, asked = everything[~new], everything[new]
+    alone = (NDCG @ 10).mean(FEW.fit(known).predict(asked.X), asked.grades, asked.offsets)
+    assert quality_on_new_things(monkeypatch, 0.0) < alone - 0.05
+    assert quality_on_new_things(monkeypatch, 0.1) > alone - 0.05
+
+
+def test_columns_of_training_know_queries_that_all_share_a_document(queries: QuerySet):
+    grades = np.where(np.arange(queries.n_rows) % 7 == 0, 1.0, queries.grades).astype(np.float32)
+    same = queries.replace(y=grades, doc_id=np.where(np.arange(queries.n_rows) % 7 == 0, "one", queries.doc_id))
+    memory = QueryMemory.of(same)
+    columns = columns_of_training(memory, same, None, None, 0)
+    wanted = np.arange(len(same)) % 2 == 0
+    assert columns.any(axis=1).mean() > 0.8
+    assert_array_equal(columns_of_training(memory, same, None, None, 0, wanted), columns[np.repeat(wanted, same.sizes)])

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
@@ -34,6 +35,7 @@ _SPLITS = 4  # parts of the queries, which are held out one after the other
 _ENOUGH = 2_000  # held-out queries that decide well enough
 _CLEAR = 1e-3  # p below which fewer do
 _MOST_ROWS = 100_000  # of queries that trees learn from to decide
+_NEW = 0.1  # share of the training queries that are learned as if they were about something new
 WEIGHTS = "weights per query"
 """The part that trees learn from the query's own linear model."""
 _CHANCE = 0.3  # p above which a gain is taken as chance, and a loss, too
@@ -121,8 +123,7 @@ class MemoryPart:
 
     def of_training(self, queries: QuerySet, group_column: str | None, time_column: str | None, seed: int) -> Float32:
         """Return the columns of the known queries, each from other folds, or from earlier ones."""
-        folds = memory_folds(queries, group_column, time_column, seed)
-        return self.memory.cross_fitted(folds, queries, in_time=time_column is not None)[:, self.seen]
+        return columns_of_training(self.memory, queries, group_column, time_column, seed)[:, self.seen]
 
     def added(self, queries: QuerySet) -> MemoryPart:
         """Return the same with further judged queries."""
@@ -158,6 +159,44 @@ def memory_folds(queries: QuerySet, group_column: str | None, time_column: str |
     together = np.arange(len(queries)) if group_column is None else groups_of(queries, group_column)
     groups, number = np.unique(together, return_inverse=True)
     return (np.random.default_rng(seed).permutation(len(groups)) % N_FOLDS)[number]
+
+
+def columns_of_training(
+    memory: QueryMemory,
+    queries: QuerySet,
+    group_column: str | None,
+    time_column: str | None,
+    seed: int,
+    wanted: NDArray[np.bool_] | None = None,
+) -> Float32:
+    """Return the columns of known queries, each from other folds, or from earlier ones.
+
+    Without groups and times, a tenth of the queries have columns without any query that shares a relevant document with
+    them, directly or through others. So trees also learn what memory is worth if a query is about something new: else
+    whatever was right before would outrank what nobody has judged yet.
+    """
+    folds = memory_folds(queries, group_column, time_column, seed)
+    if group_column is not None or time_column is not None:
+        return memory.cross_fitted(folds, queries, in_time=time_column is not None, wanted=wanted)
+    kept = np.ones(len(queries), dtype=np.bool_) if wanted is None else wanted
+    rng = np.random.default_rng(seed)
+    thing = _things(queries)
+    new = rng.random(len(queries)) < _NEW
+    fold_of_thing = rng.permutation(thing.max(initial=0) + 1) % N_FOLDS
+    columns = np.empty((int(queries.sizes[kept].sum()), len(memory.names)), dtype=np.float32)
+    for part, own in ((folds, ~new), (fold_of_thing[thing], new)):
+        columns[np.repeat(own[kept], queries.sizes[kept])] = memory.cross_fitted(part, queries, wanted=kept & own)
+    return columns
+
+
+def _things(queries: QuerySet) -> Int64:
+    """Return the number of what each query is about: queries that share a relevant document are about the same."""
+    assert queries.doc_id is not None  # memory needs ids
+    rows = np.flatnonzero(queries.grades > 0)
+    document = np.unique(queries.doc_id[rows], return_inverse=True)[1]
+    n, size = len(queries), len(queries) + document.max(initial=-1) + 1
+    edges = sparse.coo_array((np.ones(len(rows)), (queries.query_of_row[rows], n + document)), shape=(size, size))
+    return np.unique(sparse.csgraph.connected_components(edges, directed=False)[1][:n], return_inverse=True)[1]
 
 
 def choose_memory(
@@ -281,8 +320,7 @@ def _try(
         return None
     test, rest = queries[asked], queries[others]
     known = memory.take(others)
-    folds = memory_folds(rest, *made)
-    seen = known.cross_fitted(folds, rest, in_time=made[1] is not None, wanted=learned)
+    seen = columns_of_training(known, rest, *made, wanted=learned)
     start = perf_counter()
     later = known.columns(test)
     seconds = perf_counter() - start
