@@ -1,26 +1,30 @@
 """Draw the picture of README from what ``kinrank demo`` finds: ``python scripts/draw_picture.py``.
 
-It is narrow and its letters are large, so that it can be read on a phone, and it follows the colors of the system.
+The first example of the demo: the engine's order, kinrank's, a line for each movie, and why movies rose. It is
+narrow and its letters are large, so that it can be read on a phone, and it follows the colors of the system.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from textwrap import wrap
+from typing import Any
 
 from kinrank.demo.demo import Demo
+from kinrank.rankers.local.explanation import ordinal
 
 PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "how-it-works.svg"
-QUERY = "frozen 2 enchanted forest"
-WIDTH, LINE, SHOWN = 560, 30, 3
+WIDTH, LINE, BEFORE, SHOWN, LONGEST = 620, 29, 10, 5, 23
+LEFT, MIDDLE, RIGHT = 24, 262, 358  # columns, and where lines start and end
 STYLE = """
 text{font:18px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1d2733}
 .soft{fill:#5f6b78}.bold{font-weight:600}.paper{fill:#fbfaf7;stroke:#e3e0d8}.pill{fill:#eef3f7;stroke:#c9d6e0}
-.lead{fill:#fff;stroke:#2f6690;stroke-width:2}.card{fill:#fff;stroke:#e3e0d8}.up{fill:#2a7f4f;font-weight:600}
+.line{stroke:#c3ccd5;stroke-width:2;fill:none}.rises{stroke:#2a7f4f;stroke-width:3;fill:none}
+.right{fill:#2a7f4f}.up{fill:#2a7f4f;font-weight:600}
 @media (prefers-color-scheme: dark){
 text{fill:#e6e9ec}.soft{fill:#97a3af}.paper{fill:#14191f;stroke:#2c353f}.pill{fill:#222c36;stroke:#3a4754}
-.lead{fill:#1b222a;stroke:#7fb2d9}.card{fill:#1b222a;stroke:#2c353f}.up{fill:#6cc495}}
+.line{stroke:#3a4754}.rises{stroke:#6cc495}.right,.up{fill:#6cc495}}
 """
 
 
@@ -29,50 +33,85 @@ def text(x: float, y: float, words: str, kind: str = "") -> str:
     return f'<text x="{x:g}" y="{y:g}" class="{kind}">{escape(words)}</text>'
 
 
-def pills(texts: Sequence[str], top: float) -> tuple[list[str], float]:
-    """Return texts in rounded boxes, as many on a line as fit, and where they end."""
-    parts, left = [], 20.0
-    for words in texts:
-        width = 9.8 * len(words) + 22
-        if left + width > WIDTH - 20:
-            left, top = 20.0, top + 40
-        parts.append(f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="32" rx="16" class="pill"/>')
-        parts.append(text(left + 11, top + 22, words))
-        left += width + 8
-    return parts, top + 32
+def short(title: str) -> str:
+    """Return a title that fits into a column."""
+    return title if len(title) <= LONGEST else title[: LONGEST - 1].rstrip() + "…"
 
 
-def order(titles: Sequence[str], before: Sequence[str], left: float, top: float, heading: str, kind: str) -> list[str]:
-    """Return a card with the first titles of an order; those that are higher than in the one before are marked."""
-    width = (WIDTH - 52) / 2
-    box = f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{SHOWN * LINE + 48}" rx="10" class="{kind}"/>'
-    parts = [box, text(left + 14, top + 28, heading, "bold")]
-    for rank, title in enumerate(titles[:SHOWN]):
-        rises = title in before and before.index(title) > rank
-        words = f"{rank + 1}  {title}" + ("  ▲" if rises else "")
-        parts.append(text(left + 14, top + 28 + LINE * (rank + 1), words, "up" if rises else ""))
+def column(hits: list[dict[str, Any]], left: float, top: float, before: list[str]) -> list[str]:
+    """Return the first titles of an order with their ranks; a dot marks those that are right."""
+    parts = []
+    for place, hit in enumerate(hits):
+        y = top + LINE * place
+        parts.append(text(left, y, f"{place + 1}  {short(hit['title'])}", "up" if rises(hit, place, before) else ""))
+        if hit["right"]:
+            parts.append(f'<circle cx="{left - 10:g}" cy="{y - 6:g}" r="5" class="right"/>')
     return parts
 
 
-def picture(query: str) -> str:
-    """Return the picture of a query."""
-    found = Demo().search(query)
-    orders = {name: [f"{hit['title']} ({hit['year']})" for hit in hits] for name, hits in found["lists"].items()}
-    parts, bottom = pills([query], 44)
-    kin, end = pills(found["kin"], bottom + 46)
-    parts += [text(20, 32, "Someone searches for", "soft"), *kin]
-    parts.append(text(20, bottom + 34, "Its kin: the judged queries most like it", "soft"))
-    why = found["why"].removeprefix("For this query ").rstrip(".").split(", ")
-    parts += [text(20, end + 34, "What they teach", "soft")]
-    parts += [text(20, end + 34 + 26 * place, words, "bold") for place, words in enumerate(why, 1)]
-    top = end + 34 + 26 * len(why) + 20
-    parts += order(orders["lightgbm"], orders["lightgbm"], 20, top, "One model for all", "card")
-    parts += order(orders["kinrank"], orders["lightgbm"], WIDTH / 2 + 6, top, "kinrank", "lead")
-    height = top + SHOWN * LINE + 48 + 20
-    label = escape(f"The query {query}, its kin ({', '.join(found['kin'])}), the orders of one model and of kinrank")
+def rises(hit: dict[str, Any], place: int, before: list[str]) -> bool:
+    """Return whether memory lifted a movie above its place in another order."""
+    right = hit["why"].startswith(("judged right", "chosen"))
+    return bool(before) and right and hit["id"] not in before[: place + 1]
+
+
+def slopes(engine: list[str], kin: list[dict[str, Any]], top: float) -> list[str]:
+    """Return a line from the engine's place of each movie to kinrank's; those that rise are drawn last."""
+    lines = []
+    for place, hit in enumerate(kin):
+        start = engine.index(hit["id"]) if hit["id"] in engine else BEFORE
+        y, end = top + LINE * min(start, BEFORE) - 6, top + LINE * place - 6
+        lifted = rises(hit, place, engine)
+        kind = "rises" if lifted else "line"
+        middle = (MIDDLE + RIGHT) / 2 - 12
+        path = f"M{MIDDLE},{y:g} C{middle:g},{y:g} {middle:g},{end:g} {RIGHT - 26},{end:g}"
+        lines.append((lifted, f'<path d="{path}" class="{kind}"/>'))
+    return [line for _, line in sorted(lines)]
+
+
+def reasons(found: dict[str, Any], top: float) -> tuple[list[str], float]:
+    """Return why movies rose, in words, and where the lines end."""
+    places = {name: [hit["id"] for hit in found["lists"][name]] for name in ("engine", "lightgbm")}
+    parts: list[str] = []
+    for place, hit in enumerate(found["lists"]["kinrank"][:SHOWN]):
+        if not rises(hit, place, places["engine"]):
+            continue
+        engine, trees = (
+            ordinal(order.index(hit["id"]) + 1) if hit["id"] in order else "below 10th" for order in places.values()
+        )
+        why = hit["why"].split("; without")[0].replace("*", '"')
+        for number, words in enumerate(wrap(f"▲ {hit['title']}: {why} (engine {engine}, LightGBM {trees})", 54)):
+            parts.append(text(LEFT + (20 if number else 0), top, words, "soft" if number else "bold"))
+            top += 26
+    return parts, top
+
+
+def picture(found: dict[str, Any]) -> str:
+    """Return the picture of a search."""
+    lists, query = found["lists"], found["query"]
+    engine = [hit["id"] for hit in lists["engine"]]
+    top = 136.0
+    pill = 10.2 * len(query) + 26
+    parts = [
+        text(LEFT, 38, "Someone searches for", "soft"),
+        f'<rect x="232" y="16" width="{pill:g}" height="34" rx="17" class="pill"/>',
+        text(245, 39, query),
+        text(LEFT, 92, "The engine", "bold"),
+        text(RIGHT, 92, "kinrank", "bold"),
+        *slopes(engine, lists["kinrank"][:SHOWN], top),
+        *column(lists["engine"][:BEFORE], LEFT + 12, top, []),
+        *column(lists["kinrank"][:SHOWN], RIGHT, top, engine),
+    ]
+    told, end = reasons(found, top + LINE * BEFORE + 20)
+    parts += told
+    parts.append(f'<circle cx="{LEFT + 6}" cy="{end + 8:g}" r="5" class="right"/>')
+    parts.append(text(LEFT + 20, end + 14, "judged right for this search, which kinrank has not seen", "soft"))
+    height = end + 36
+    ranks = ", ".join(hit["title"] for hit in lists["kinrank"][:SHOWN])
+    label = escape(f"The query {query}, the order of the engine, and that of kinrank: {ranks}", quote=True)
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="440" viewBox="0 0 {WIDTH} {height:g}"',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="560" viewBox="0 0 {WIDTH} {height:g}"',
             f' aria-label="{label}">',
             f"<style>{STYLE}</style>",
             f'<rect x="1" y="1" width="{WIDTH - 2}" height="{height - 2:g}" rx="14" class="paper"/>',
@@ -84,4 +123,5 @@ def picture(query: str) -> str:
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(picture(QUERY), encoding="utf-8")
+    demo = Demo()
+    PICTURE.write_text(picture(demo.search(demo.examples["helps"][0])), encoding="utf-8")

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browsers import PATIENCE, launched
 
-QUERY = "alien"
+QUERY, OTHER_WORDS = "alien", "alien movie"
 
 
 def visit(browser: Browser, address: str, width: int = 1280, scheme: str = "light") -> tuple[list[str], list[str]]:
@@ -26,9 +26,16 @@ def visit(browser: Browser, address: str, width: int = 1280, scheme: str = "ligh
     chosen = page.locator("#kinrank .hit", has_text=before[-1])
     for times in range(1, 5):
         chosen.click()
-        expect(chosen).to_contain_text(f"chosen {times}×; without that it would be no. 10", timeout=PATIENCE)
+        expect(chosen).to_contain_text(f"chosen {times} time", timeout=PATIENCE)
     after = _titles(page)
     assert after.index(before[-1]) < len(before) - 1, "the chosen movie did not rise"
+    page.fill("#query", OTHER_WORDS)
+    page.press("#query", "Enter")
+    risen = page.locator("#kinrank .hit", has_text=before[-1])
+    expect(risen).to_contain_text(f"judged right for {QUERY}", timeout=PATIENCE)
+    page.fill("#query", QUERY)
+    page.press("#query", "Enter")
+    expect(page.locator("#kinrank .hit.chosen")).to_have_count(1, timeout=PATIENCE)
     page.click("#forget")
     expect(page.locator("#kinrank .title")).to_have_text(before, timeout=PATIENCE)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the screen"

@@ -12,13 +12,12 @@ import numpy as np
 from kinrank.data.queryset import QuerySet
 from kinrank.demo.search import (
     MovieSearch,
-    choice_reasons,
     data_file,
-    feature_reasons,
+    load_demo_judgments,
     load_demo_movies,
     order_by,
+    reasons_to_move,
     shown_hits,
-    weights_in_words,
 )
 from kinrank.errors import DataError
 from kinrank.memory.evidence import Evidence
@@ -27,6 +26,7 @@ from kinrank.rankers.kin.ranker import KinRanker
 
 LONGEST_QUERY = 200
 _NEIGHBORS = 6
+_CLOSE = 0.3  # similarity below which a judged query is not shown as kin
 
 
 class Demo:
@@ -34,7 +34,7 @@ class Demo:
 
     *Engine* is the order of BM25 with hand-tuned boosts, *LightGBM* one tuned model for all queries, *kinrank* a
     `KinRanker`. Both models have learned from the same judged queries. What the user chooses is evidence for the last
-    one.
+    one, and a judgment for queries like it.
 
     Examples
     --------
@@ -47,7 +47,8 @@ class Demo:
         self._search = MovieSearch(load_demo_movies())
         ranker = load(data_file("kinrank"))
         assert isinstance(ranker, KinRanker)  # scripts/make_demo.py wrote it
-        self._ranker = ranker
+        self._ranker = self._learned = ranker
+        self._relevant = {judged.query: frozenset(judged.movies) for judged in load_demo_judgments()}
         self._trees = load(data_file("lightgbm"))
         self._lock = threading.Lock()  # one search at a time: the demo has one user
         self.examples: dict[str, Any] = json.loads(data_file("examples.json").read_text())
@@ -55,10 +56,13 @@ class Demo:
     def search(self, text: str) -> dict[str, Any]:
         """Return the hits of a query in the three orders, its kin, and the reasons, as JSON values."""
         with self._lock:
-            start = time.perf_counter()
             hits = self._hits(text)
-            ranked: dict[str, Any] = {"lists": {}, "kin": [], "why": ""} if hits is None else self._rank(hits)
-            return {"query": text, **ranked, "milliseconds": 1000 * (time.perf_counter() - start)}
+            if hits is None:
+                return {"query": text, "lists": {}, "kin": [], "judged": False, "milliseconds": 0.0}
+            start = time.perf_counter()
+            self._ranker.predict(hits)
+            milliseconds = 1000 * (time.perf_counter() - start)
+            return {"query": text, **self._rank(hits), "milliseconds": milliseconds}
 
     def choose(self, text: str, movie: str) -> dict[str, Any]:
         """Count a choice for a query, and return what `search` finds now.
@@ -75,12 +79,15 @@ class Demo:
             looked = Evidence.from_cells([text] * rank, shown[:rank], 1 / np.arange(1, rank + 1), shown[:rank] == movie)
             known = self._ranker.recent_
             self._ranker = self._ranker.with_recent(looked if known is None else known.merged(looked))
+            seen = hits.take_rows(np.isin(hits.doc_id, shown[:rank]))
+            judged = seen.replace(y=np.isin(seen.doc_id, [movie]).astype(np.float32))
+            self._ranker = self._ranker.remembering(judged)
         return self.search(text)
 
     def forget(self) -> None:
         """Forget all choices."""
         with self._lock:
-            self._ranker = self._ranker.with_recent(None)
+            self._ranker = self._learned
 
     def _hits(self, text: str) -> QuerySet | None:
         if len(text) > LONGEST_QUERY:
@@ -88,17 +95,19 @@ class Demo:
         return self._search.hits(text)
 
     def _rank(self, hits: QuerySet) -> dict[str, Any]:
+        text = hits.qid[0].item()
         explained = self._ranker.explain(hits)[0]
-        effects = explained.effects
-        reasons = feature_reasons(hits, self._ranker.weights_with_fidelity(hits).weights[0]) | choice_reasons(explained)
         engine = -np.arange(hits.n_rows, dtype=np.float64)
-        movies = self._search.movies
+        movies, relevant = self._search.movies, self._relevant.get(text, frozenset())
+        kin = [each for each in self._ranker.nearest_texts(hits, _CLOSE) if each != text]
         return {
             "lists": {
-                "engine": shown_hits(hits, engine, movies),
-                "lightgbm": shown_hits(hits, self._trees.predict(hits), movies),
-                "kinrank": shown_hits(hits, -explained.rank.astype(np.float64), movies, reasons),
+                "engine": shown_hits(hits, engine, movies, relevant),
+                "lightgbm": shown_hits(hits, self._trees.predict(hits), movies, relevant),
+                "kinrank": shown_hits(
+                    hits, -explained.rank.astype(np.float64), movies, relevant, reasons_to_move(explained)
+                ),
             },
-            "kin": [qid for qid in explained.neighbors.tolist() if qid != hits.qid[0].item()][:_NEIGHBORS],
-            "why": "" if effects is None else weights_in_words(hits.feature_names, *effects),
+            "kin": kin[:_NEIGHBORS],
+            "judged": bool(relevant),
         }

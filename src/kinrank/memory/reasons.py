@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.memory.columns import DOCUMENT, QueryMemory
+from kinrank.memory.columns import DOCUMENT, Asked, QueryMemory
 
 _LEAST_SIMILAR = 0.2  # queries that are less alike are not named
 
@@ -28,10 +28,17 @@ class Reasons:
     """For how many queries it is right."""
 
     def __str__(self) -> str:
-        said = []
+        return self.why(None)
+
+    def why(self, rose: bool | None) -> str:
+        """Return what is known in words; if the candidate rose or fell, only what speaks for that, if anything does."""
+        said: list[str] = []
+        judged: tuple[tuple[str, list[str]], ...] = ("right", self.right), ("wrong", self.wrong)
         if self.same:
             said.append(f"judged {'right' if max(self.same) > 0 else 'wrong'} for this query before")
-        said += [f"judged {how} for {_listed(of)}" for how, of in (("right", self.right), ("wrong", self.wrong)) if of]
+        if rose is not None and (self.right if rose else self.wrong):
+            judged = (judged[0 if rose else 1],)
+        said += [f"judged {how} for {_listed(of)}" for how, of in judged if of]
         said += [f"{name} {value} is right for {_queries(n)} like this" for name, value, n in self.keys if n]
         if not said and self.everyone:
             said = [f"judged right for {_queries(self.everyone)}, none like this"]
@@ -51,8 +58,7 @@ def reasons_of(memory: QueryMemory, query: QuerySet) -> list[Reasons]:
     """
     asked = memory.asked(query)
     found = [Reasons() for _ in range(query.n_rows)]
-    places, similarities = (values[0] for values in memory.nearest(asked))
-    similar = places[similarities > _LEAST_SIMILAR].tolist()
+    similar = _like(memory, asked, _LEAST_SIMILAR)
     for place in similar:
         for row, good in _cells_of(memory, DOCUMENT, place, asked.targets[DOCUMENT]):
             (found[row].right if good > 0 else found[row].wrong).append(str(memory.texts[place]))
@@ -72,6 +78,26 @@ def reasons_of(memory: QueryMemory, query: QuerySet) -> list[Reasons]:
         if place < len(everyone.target) and everyone.target[place] == target:
             reasons.everyone = round(float(everyone.good[place]))
     return found
+
+
+def texts_like(memory: QueryMemory, query: QuerySet, least: float = _LEAST_SIMILAR) -> list[str]:
+    """Return the different texts of the kin of one query whose similarity is above `least`, most similar first.
+
+    Examples
+    --------
+    >>> names = {"qid": [1, 2], "doc_id": ["d1", "d1"], "query_columns": {"text": ["toy story", "toy story 2"]}}
+    >>> queries = QuerySet.from_arrays([[0.0], [0.0]], [1, 1], **names)
+    >>> texts_like(QueryMemory.of(queries[1]), queries[0])
+    ['toy story 2']
+    """
+    return list(dict.fromkeys(str(memory.texts[place]) for place in _like(memory, memory.asked(query), least)))
+
+
+def _like(memory: QueryMemory, asked: Asked, least: float) -> list[int]:
+    """Return the positions of the kin of one query whose similarity is above `least`."""
+    places, similarities = (values[0] for values in memory.nearest(asked))
+    kin: list[int] = places[similarities > least].tolist()
+    return kin
 
 
 def _cells_of(memory: QueryMemory, name: str, place: int, targets: np.ndarray) -> Iterator[tuple[int, float]]:

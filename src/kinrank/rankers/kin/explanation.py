@@ -12,6 +12,7 @@ from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.memory.evidence import Totals
+from kinrank.memory.reasons import Reasons
 from kinrank.rankers.kin.trees import TreeView
 from kinrank.rankers.local.explanation import Explanation, ordinal, ranks
 
@@ -30,7 +31,7 @@ class KinExplanation(Explanation):
     query's candidates, and the score of the local model.
     """
     reasons: list[str]
-    """In words, what memory knows of each document; empty if nothing."""
+    """In words, what memory knows of each document, and if it moved, what speaks for that; empty if nothing."""
     rank: Int64
     rank_without: Int64
     """The rank of each document, from 1, and that without memory; shape (documents,)."""
@@ -68,6 +69,15 @@ class KinExplanation(Explanation):
         """Return in words how a document was judged for similar queries, and its rank without that."""
         return self._moved(self.reasons[row], row)
 
+    def why(self, row: int) -> str:
+        """Return in words what moved a document: what people chose for this query, or how it was judged for others.
+
+        A document that nobody chose can fall for that, but not rise.
+        """
+        rose = self.rank[row] < self.rank_without[row]
+        chosen = "" if rose and self.choices[row] < 0.5 else self.chosen(row)
+        return chosen or self.judged(row)
+
     def _moved(self, reason: str, row: int) -> str:
         without = self.rank_without[row]
         moved = reason and without != self.rank[row]
@@ -84,7 +94,7 @@ class KinExplanation(Explanation):
             lines.insert(1, "  no judged query is near: the global model replaces its own")
         best = np.argsort(self.rank)[:_SHOWN].tolist()
         shown = [row for row in best if self.rank[row] == 1 or self.rank[row] != self.rank_without[row]]
-        told = [(row, self.chosen(row) or self.judged(row)) for row in shown]
+        told = [(row, self.why(row)) for row in shown]
         moved = [f"  {ordinal(self.rank[row])}: {self.document_name(row)}, {words}" for row, words in told if words]
         lines = [f"{self.heading}: what was chosen for it and for queries like it", *moved, *lines] if moved else lines
         for document in np.argsort(-self.scores, kind="stable")[:3]:
@@ -105,7 +115,7 @@ def explain_kin(
     has_kin: NDArray[np.bool_],
     scores: Float64,
     without: Float64,
-    reasons: Sequence[Sequence[str]],
+    reasons: Sequence[Sequence[Reasons]],
     own: Totals,
 ) -> list[KinExplanation]:
     """Explain each query.
@@ -125,7 +135,7 @@ def explain_kin(
     scores, without
         The scores, and those without memory.
     reasons
-        What memory knows of the documents of each query, in words.
+        What memory knows of the documents of each query.
     own
         What people looked at and chose.
     """
@@ -134,14 +144,18 @@ def explain_kin(
     explained = []
     for query, near in enumerate(neighbors):
         rows = slice(queries.offsets[query], queries.offsets[query + 1])
+        rank, rank_without = ranks(scores[rows]), ranks(without[rows])
         explained.append(
             KinExplanation(
                 **{**vars(near), "weights": near.weights if has_kin[query] else near.global_weights},
                 has_kin=bool(has_kin[query]),
                 parts=PARTS,
-                reasons=list(reasons[query]),
-                rank=ranks(scores[rows]),
-                rank_without=ranks(without[rows]),
+                reasons=[
+                    known.why(None if now == before else bool(now < before))
+                    for known, now, before in zip(reasons[query], rank, rank_without, strict=True)
+                ],
+                rank=rank,
+                rank_without=rank_without,
                 looks=own.looks[rows],
                 choices=own.choices[rows],
                 held_back=few.choices[rows],

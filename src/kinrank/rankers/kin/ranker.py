@@ -23,7 +23,7 @@ from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.memory.evidence import Evidence, Totals, judged_in
-from kinrank.memory.reasons import reasons_of
+from kinrank.memory.reasons import Reasons, reasons_of, texts_like
 from kinrank.parallel import n_threads_of, use_threads
 from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
@@ -359,6 +359,16 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         other.chosen_ = None if self.chosen_ is None else replace(self.chosen_, recent=evidence)
         return other
 
+    def remembering(self, queries: QuerySet) -> Self:
+        """Return a copy whose memory has further judged queries, for queries like them. Nothing else learns them."""
+        other = self.copy()
+        other.memory_ = None if self.memory_ is None else self.memory_.added(queries)
+        return other
+
+    def nearest_texts(self, query: QuerySet, least: float) -> list[str]:
+        """Return the texts of the known queries whose similarity to one query is above `least`, most similar first."""
+        return [] if self.memory_ is None else texts_like(self.memory_.memory, query, least)
+
     def boosted_weights(self, queries: QuerySet) -> BoostedWeights:
         """Return the weights of one query, and what is added to the weighted sum of each candidate for what was chosen.
 
@@ -403,10 +413,10 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         trees = split_trees(self.members_, queries, blended[:, 0], ingredients.table, self.model_.view)
         local = ingredients.local
         neighbors = self.local_.model_.explain(queries, local.near, local.models, self.local_)
-        without, reasons = blended.sum(axis=1), [[""] * query.n_rows for query in queries]
+        without, reasons = blended.sum(axis=1), [[Reasons()] * query.n_rows for query in queries]
         if self.memory_ is not None:
             without = self.model_.scores(queries, self.memory_.nothing(queries.n_rows))
-            reasons = [[str(each) for each in reasons_of(self.memory_.memory, query)] for query in queries]
+            reasons = [reasons_of(self.memory_.memory, query) for query in queries]
         scores, own = blended.sum(axis=1), Totals.zeros(queries.n_rows)
         if self.chosen_ is not None:
             scores, own = self.chosen_.scores(queries, scores), self.chosen_.totals(queries)
