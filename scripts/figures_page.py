@@ -1,6 +1,6 @@
 """Write docs/figures.md from docs/readme-figures.json: ``python scripts/figures_page.py``.
 
-The page lists where every figure of README comes from. A test fails if it is out of date.
+The page lists where every figure of README and of docs/results.md comes from. A test fails if it is out of date.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs" / "readme-figures.json"
 PAGE = ROOT / "docs" / "figures.md"
-INTRODUCTION = """# Where README's figures come from
+INTRODUCTION = """# Where our figures come from
 
-Every measured number of README, with its setup, the command that measures it, and the commit and date that reported it.
-This page is written from `docs/readme-figures.json` by `python scripts/figures_page.py`, and tests compare both with
-README. How to get the data is on the page about [benchmarks](benchmarks.md#the-data).
+Every measured number of README and of [what to expect](results.md), with its setup, the command that measures it, and
+the commit and date that reported it. This page is written from `docs/readme-figures.json` by `python
+scripts/figures_page.py`, and tests compare all of them. How to get the data is on the page about
+[benchmarks](benchmarks.md#the-data).
 
 The output of commands that README shows is not listed: tests run these commands.
 """

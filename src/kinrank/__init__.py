@@ -1,4 +1,4 @@
-"""kinrank: every query is ranked by a model learned from the judged queries most like it."""
+"""kinrank: rank each search by what similar searches taught."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every number of README's results is that of a committed measurement, with its command, commit and date."""
+"""Every number of README and of the page of results is that of a committed measurement, with its command and commit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 SOURCES = json.loads((ROOT / "docs" / "readme-figures.json").read_text(encoding="utf-8"))
-SECTION = README[README.index("## What to expect") : README.index("## How it differs")]
+SECTION = PAGE[PAGE.index("## Judgments") : PAGE.index("## Cost")]
 NUMBER = re.compile(r"(?<![\w.])([+-]?\.\d+|\d+(?:\.\d+)?e-\d+)")
 COLUMNS = ("LightGBM", "KinRanker", "over the best library", "over the bag")
-FIRST = README[: README.index("- **For whom**")]
+FIRST = README[: README.index("## Install")] + PAGE[: PAGE.index("## Judgments")]
 ENTRIES = [*SOURCES["table"].values(), *SOURCES["text"], *SOURCES["cost"]]
-COSTS = next(part for part in README.split("\n- ") if part.startswith("**What it costs**"))
+COSTS = PAGE[PAGE.index("## Cost") :].replace("\n", " ")
 
 
 def shown_rows() -> dict[str, list[tuple[str, str]]]:
@@ -66,7 +67,7 @@ def test_bold_marks_rows_where_kinranker_is_the_best():
 
 
 def test_tables_have_at_most_five_columns():
-    assert all(line.count("|") <= 6 for line in README.splitlines() if line.startswith("|"))
+    assert all(line.count("|") <= 6 for line in (README + PAGE).splitlines() if line.startswith("|"))
 
 
 def test_every_number_of_the_first_table_has_a_source():
@@ -116,7 +117,7 @@ def test_figures_are_those_of_the_page_on_quality(name: str):
 
 def test_costs_have_a_source():
     known = {figure for entry in SOURCES["cost"] for figure in entry["figures"]}
-    assert {figure for figure in known if figure in COSTS.replace("\n  ", " ")} == known
+    assert {figure for figure in known if figure in COSTS} == known
     assert set(re.findall(r"[\d.]+ ms", COSTS)) <= known
 
 
@@ -132,3 +133,7 @@ def test_page_of_figures_shows_each_row(name: str):
     )
     shown = {abs(float(match)) for match in NUMBER.findall(line)}
     assert {SOURCES["table"][name][key] for key in ("linear", "LightGBM", "bag", "KinRanker")} <= shown
+
+
+def test_readme_is_short():
+    assert len(README.split()) <= 800

@@ -98,8 +98,7 @@ class _Program(TyperGroup):
 app = typer.Typer(
     name="kinrank",
     cls=_Program,
-    help="New here? kinrank demo, then kinrank doctor FILE.\n\n"
-    "Rank each query with a model learned from the judged queries most similar to it.",
+    help="New here? kinrank demo, then kinrank doctor FILE.\n\nRank each search by what similar searches taught.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
