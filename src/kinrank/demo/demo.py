@@ -80,7 +80,8 @@ class Demo:
             known = self._ranker.recent_
             self._ranker = self._ranker.with_recent(looked if known is None else known.merged(looked))
             seen = hits.take_rows(np.isin(hits.doc_id, shown[:rank]))
-            judged = seen.replace(y=np.isin(seen.doc_id, [movie]).astype(np.float32))
+            wanted = np.asarray(seen.doc_id) == movie
+            judged = seen.replace(y=wanted.astype(np.float32))
             self._ranker = self._ranker.remembering(judged)
         return self.search(text)
 
