@@ -91,23 +91,18 @@ def models(
             help="Version that ranks a share of the queries, such as 13:0.05; or none. With --publish, the share.",
         ),
     ] = None,
-    shadow: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VERSION:SHARE",
-            help="Version that is compared on a share of the queries; or none. With --publish, the share.",
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the published versions of a model, upload another, and choose which one is in use."""
-    from kinrank.store.versions import CANARY, CURRENT, SHADOW, VersionStore
+    from kinrank.store.versions import CANARY, CURRENT, VersionStore
 
     store = VersionStore(address)
     if publish is not None:
-        _publish(store, publish, {CURRENT: use, CANARY: canary, SHADOW: shadow})
+        if use is not None:
+            raise ParameterError("--publish takes --canary SHARE, or no other option, which puts the model into use")
+        _publish(store, publish, canary)
         return
-    for role, wanted in ((CURRENT, use), (CANARY, canary), (SHADOW, shadow)):
+    for role, wanted in ((CURRENT, use), (CANARY, canary)):
         if wanted is not None:
             _assign(store, role, wanted)
     rollout = store.rollout()
@@ -133,15 +128,12 @@ def models(
     console.print_result(table)
 
 
-def _publish(store: VersionStore, model: str, wanted: dict[str, str | None]) -> None:
-    """Upload a model and give it a role: the current version, or the canary or shadow of a share of the queries."""
+def _publish(store: VersionStore, model: str, canary: str | None) -> None:
+    """Upload a model as the current version, or as the canary of a share of the queries."""
     from kinrank.rankers.kin.stored import with_evidence_inside
-    from kinrank.store.versions import CURRENT, Arm
+    from kinrank.store.versions import CANARY, CURRENT, Arm
 
-    shares = {role: share for role, share in wanted.items() if share is not None}
-    if len(shares) > 1 or CURRENT in shares:
-        raise ParameterError("--publish takes --canary SHARE, --shadow SHARE or neither, which puts the model into use")
-    role, share = next(iter(shares.items()), (CURRENT, "1"))
+    role, share = (CURRENT, "1") if canary is None else (CANARY, canary)
     arm = Arm("", _share(share, share, "SHARE, such as 0.05"))  # refuses an invalid share before the upload
     store.check_role(role)
     with with_evidence_inside(model) as whole:

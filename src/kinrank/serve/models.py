@@ -1,4 +1,4 @@
-"""Models in use: how a new one is loaded, tested and swapped in, and which is current, canary or shadow."""
+"""Models in use: how a new one is loaded, tested and swapped in, and which is current or canary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kinrank.serve.served_model import QueryEncoder, ServedModel, search_test, s
 from kinrank.serve.settings import Settings
 from kinrank.serve.sources import ModelSource, Signature, StoreSource
 from kinrank.store import fingerprint, read_model_and_examples
-from kinrank.store.versions import CANARY, CURRENT, SHADOW
+from kinrank.store.versions import CANARY, CURRENT
 
 if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
@@ -228,7 +228,7 @@ def _is_temporary(error: Exception) -> bool:
     return rejected_for_now or isinstance(error, IncompleteVersionError | OSError)
 
 
-# --- the models of one name: the current one, a canary that ranks a share of the queries, a shadow that is compared ---
+# --- the models of one name: the current one, and a canary that ranks a share of the queries --------------------------
 
 
 SESSION: ContextVar[str | None] = ContextVar("session", default=None)
@@ -241,14 +241,13 @@ class Rollout:
     Parameters
     ----------
     slots
-        The models by role: the current one and, for a store of versions, those that may be canary and shadow.
+        The models by role: the current one and, for a store of versions, the canary.
     """
 
     def __init__(self, slots: dict[str, ModelSlot]) -> None:
         self.slots = slots
         self.current = slots[CURRENT]
         self.canary = slots.get(CANARY)
-        self.shadow = slots.get(SHADOW)
 
     @property
     def refusal(self) -> str | None:

@@ -18,7 +18,7 @@ from kinrank.rankers.base import load
 from kinrank.rankers.capabilities import can_adapt
 from kinrank.rankers.local.texts import text_encoder
 from kinrank.serve.served_model import ServedModel
-from kinrank.store.versions import CANARY, CURRENT, SHADOW, ArmsByRole, VersionStore
+from kinrank.store.versions import CANARY, CURRENT, ArmsByRole, VersionStore
 
 KEPT_COPIES = 2
 """Versions in the cache besides those in use."""
@@ -174,7 +174,7 @@ def open_sources(name: str, address: str | os.PathLike[str], cache: WorkFolder) 
         return {CURRENT: FolderSource(address)}
     store, folder = VersionStore(address), cache.path / name
     latest = _LatestRollout(store)
-    return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY, SHADOW)}
+    return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY)}
 
 
 # --- models with the judgments they have learned, so that a start need not learn the whole history again --------------

@@ -32,7 +32,7 @@ from kinrank.errors import DamagedFolderError, IncompleteVersionError, Parameter
 from kinrank.store.model import KIND, read_model
 
 ROLLOUT = "rollout.json"
-CURRENT, CANARY, SHADOW = "current", "canary", "shadow"
+CURRENT, CANARY = "current", "canary"
 _VERSIONS = "versions"
 _NAME = re.compile(r"(?P<number>\d{6,})-(?P<fitted>[0-9a-f]{12})\Z")
 _CHUNK = 8 << 20
@@ -280,7 +280,7 @@ class VersionStore:
         Raises
         ------
         ParameterError
-            There is no current version, so that a canary or a shadow has nothing to be compared with.
+            There is no current version, so that a canary has nothing to be compared with.
         """
         known = self.check_role(role)
         kept = {each: other for each, other in known.items() if each != role}

@@ -109,13 +109,12 @@ class LoadedModel(Struct):
 
 
 class ModelStatus(Struct):
-    """A model, why the latest version of it was refused, if it was, and the versions of its canary and shadow."""
+    """A model, why the latest version of it was refused, if it was, and the version of its canary."""
 
     default: bool
     refused: str | None
     loaded: LoadedModel | None
     canary: str | None
-    shadow: str | None
 
 
 class ModelsResponse(Struct):
@@ -275,7 +274,7 @@ def to_model_status(rollout: Rollout, *, default: bool) -> ModelStatus:
             remarks=served.base.remarks(),
             evidence_revision=served.evidence,
         )
-    return ModelStatus(default, rollout.refusal, loaded, _version_of(rollout.canary), _version_of(rollout.shadow))
+    return ModelStatus(default, rollout.refusal, loaded, _version_of(rollout.canary))
 
 
 def _version_of(slot: ModelSlot | None) -> str | None:
