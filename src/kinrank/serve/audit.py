@@ -53,12 +53,7 @@ def record(execute: Execute, action: str, subject: str, detail: str) -> None:
 
 
 class AuditLog:
-    """The entries in the database of the judgments.
-
-    Parameters
-    ----------
-    address
-        The database; see `kinrank.serve.database.open_database`. None: nothing is recorded.
+    """The entries in the database of the judgments. Without an address, nothing is recorded.
 
     Examples
     --------

@@ -36,11 +36,6 @@ class Database(ABC):
 
     An object may be used by several threads; one transaction runs at a time. A lost connection is opened again by the
     next one.
-
-    Parameters
-    ----------
-    address
-        Where the database is; see `kinrank.serve.database.open_database`.
     """
 
     is_local = False
@@ -326,27 +321,15 @@ _TABLE = "CREATE TABLE IF NOT EXISTS kinrank_schema (name TEXT PRIMARY KEY, vers
 
 
 def is_current(execute: Execute, *, exists: bool) -> bool:
-    """Return whether the database has all tables; then no right to create any is needed.
-
-    Parameters
-    ----------
-    execute
-        Runs statements.
-    exists
-        Whether there is a table ``kinrank_schema``, which early versions did not write.
-    """
+    """Return whether the database has all tables; then no right to create any is needed."""
     return exists and _version(execute) >= len(MIGRATIONS)  # a later version of kinrank may have been here
 
 
 def migrate(execute: Execute, guards: Sequence[str]) -> None:
-    """Run the statements that the database lacks. The caller keeps other processes out meanwhile.
+    """Run the statements that the database lacks.
 
-    Parameters
-    ----------
-    execute
-        Runs statements.
-    guards
-        Statements of this kind of database that keep ``kinrank_audit`` from being changed; they may run again.
+    The caller keeps other processes out meanwhile. `guards` keep ``kinrank_audit`` from being changed; they may run
+    again.
     """
     execute(_TABLE, ())
     lacking = [statement for statements in MIGRATIONS[_version(execute) :] for statement in statements]
@@ -379,10 +362,7 @@ class SqliteDatabase(Database):
 
     The file must be on a disk of this machine: SQLite's locks do not work on network file systems.
 
-    Parameters
-    ----------
-    address
-        ``sqlite:///relative/path`` or ``sqlite:////absolute/path``.
+    The address is ``sqlite:///relative/path`` or ``sqlite:////absolute/path``.
     """
 
     failures = (sqlite3.Error, OSError)
@@ -476,13 +456,9 @@ _SCHEMA_LOCK = 7_271_946  # any number that others are unlikely to use
 class PostgresDatabase(Database):
     """A PostgreSQL database. All tables are named ``kinrank_...``.
 
-    Parameters
-    ----------
-    address
-        As psycopg takes it: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full``. Leave out the
-        password and set ``PGPASSWORD`` or ``PGPASSFILE`` to keep it off the command line.
-    seconds
-        The longest that connecting, or one transaction, may take.
+    The address is as psycopg takes it: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full``. Leave
+    out the password and set ``PGPASSWORD`` or ``PGPASSFILE`` to keep it off the command line. Connecting, or one
+    transaction, takes some `seconds` at most.
     """
 
     def __init__(self, address: str, seconds: float = SECONDS) -> None:

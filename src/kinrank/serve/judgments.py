@@ -65,11 +65,6 @@ class JudgmentStore:
 
     The judgments of a model are a stream of changes; see `kinrank.serve.database`.
 
-    Parameters
-    ----------
-    database
-        Where they are.
-
     Examples
     --------
     >>> import tempfile
@@ -96,20 +91,9 @@ class JudgmentStore:
     ) -> int:
         """Store all rows or none, and return the revision that has them; they are durable then.
 
-        Parameters
-        ----------
-        model
-            The name of the model.
-        rows
-            One row for each query and source.
-        merge
-            Returns the record to keep, given the one that is stored for the same query and source and the new one. If
-            nothing changes, there is no new revision: storing the same rows again has no effect.
-
-        Raises
-        ------
-        NotStoredError
-            The database did not confirm them. Store them again: that is safe, whether or not it has them.
+        `merge` returns the record to keep, given the one that is stored for the same query and source and the
+        new one. If nothing changes, there is no new revision: storing the same rows again has no effect.
+        `NotStoredError` means that the database did not confirm them; storing them again is safe.
         """
         for row in rows:
             if "\0" in row.query + row.source:
@@ -180,10 +164,7 @@ class JudgmentStore:
     def delete(self, model: str, *, query: str | None = None, source: str | None = None) -> tuple[int, int]:
         """Withdraw the judgments of a query, of a source, or of a query by a source.
 
-        Returns
-        -------
-        tuple of int
-            The number of rows withdrawn, and the revision without them.
+        Return the number of rows withdrawn, and the revision without them.
         """
         if query is None and source is None:
             raise DataError("name the query or the source whose judgments are withdrawn")
@@ -379,20 +360,9 @@ class Learned(NamedTuple):
 def learn(ranker: Any, pages: Iterable[Changes], base: Any, version: str) -> Learned:
     """Return a copy of a ranker that has learned changed queries. A query without a record is forgotten.
 
-    Parameters
-    ----------
-    ranker
-        An adaptive ranker; it is not changed.
-    pages
-        The changed queries; at least one page.
-    base, version
-        The model as it was fitted, and its version. If the model does not say which judgments it was fitted on
-        (`judgments_through_`), it is taken to be newer than the judgments of other versions for the queries it has.
-
-    Raises
-    ------
-    DataError
-        All of its judged queries were withdrawn.
+    `base` is the model as it was fitted, of a `version`. If it does not say which judgments it was fitted on
+    (`judgments_through_`), it is taken to be newer than the judgments of other versions for the queries it has.
+    Raise `DataError` if all of its judged queries were withdrawn.
     """
     revision, mark, learned, skipped = 0, "", 0, 0
     withdrawn: set[str | int] = set()

@@ -75,11 +75,8 @@ class ModelSlot:
     def refresh(self, *, force: bool = False) -> bool:
         """Load the model if its source has another one. Return whether it was loaded.
 
-        Raises
-        ------
-        RejectedModelError
-            The model cannot be used or fetched. The current one stays. The same model is not tried again unless
-            `force` is set, it was only too slow, or it could not be fetched completely.
+        Raise `RejectedModelError` if the model cannot be used or fetched; the current one stays. The same model
+        is not tried again unless `force` is set, it was only too slow, or it could not be fetched completely.
         """
         with self._loading:
             seen = self._look()
@@ -236,13 +233,7 @@ SESSION: ContextVar[str | None] = ContextVar("session", default=None)
 
 
 class Rollout:
-    """Chooses the model of each query.
-
-    Parameters
-    ----------
-    slots
-        The models by role: the current one and, for a store of versions, the canary.
-    """
+    """Chooses the model of each query."""
 
     def __init__(self, slots: dict[str, ModelSlot]) -> None:
         self.slots = slots

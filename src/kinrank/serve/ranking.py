@@ -62,13 +62,6 @@ class Job:
 class Schedule:
     """The jobs that wait for a model, and an estimate of how long they take.
 
-    Parameters
-    ----------
-    backlog
-        Maximum number of waiting jobs.
-    batch_size
-        Maximum number of jobs to rank at once.
-
     Examples
     --------
     >>> import numpy as np

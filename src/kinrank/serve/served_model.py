@@ -37,13 +37,7 @@ REMEMBERED = 10_000
 
 
 class QueryEncoder:
-    """Adds vectors to candidates whose query comes as text.
-
-    Parameters
-    ----------
-    ranker
-        The model. If it does not encode texts, candidates stay as they are.
-    """
+    """Adds vectors to candidates whose query comes as text."""
 
     def __init__(self, ranker: Ranker) -> None:
         encoder = text_encoder(ranker)
@@ -61,10 +55,7 @@ class QueryEncoder:
     def __call__(self, candidates: CandidateSet, observer: Observer) -> CandidateSet:
         """Return the candidates with a vector, if the model needs one and the query has a text.
 
-        Raises
-        ------
-        EncoderError
-            The encoder failed, for whatever reason.
+        Raise `EncoderError` if the encoder fails, for whatever reason.
         """
         if not self.active or candidates.vector is not None or candidates.text is None:
             return candidates
@@ -155,15 +146,7 @@ class ServedModel:
 
 
 class Follower:
-    """Follows what is stored for one model.
-
-    Parameters
-    ----------
-    name
-        The name of the model.
-    observer
-        Notified when something was learned, or could not be.
-    """
+    """Follows what is stored for one model."""
 
     what: ClassVar[str]
     """What is followed."""
@@ -194,19 +177,8 @@ _LATE = 100_000  # a day after those of any evidence
 def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> bool:
     """Rank the stored examples. Return False if there are none.
 
-    Parameters
-    ----------
-    ranker
-        The model.
-    examples
-        Queries and the scores they had when the model was written.
-    deadline
-        Seconds that a query may take.
-
-    Raises
-    ------
-    RejectedModelError
-        An example fails, its scores differ, or the examples take too long, possibly because the machine is busy.
+    Raise `RejectedModelError` if an example fails, its scores differ, or the median query takes longer than the
+    deadline, possibly because the machine is busy.
     """
     if examples is None:
         return False

@@ -188,11 +188,7 @@ class Service:
     def start(self, *, strict: bool = True) -> None:
         """Load the models and start to watch them. Meanwhile queries are answered in the engine's order.
 
-        Parameters
-        ----------
-        strict
-            Raise if a model cannot be loaded. Otherwise wait for it, and answer its queries in the engine's order
-            until it is there.
+        If not `strict`, wait for a model that cannot be loaded, instead of raising.
         """
         self.workers.start(strict=strict)
 
@@ -323,10 +319,7 @@ class Service:
     def weights(self, candidates: CandidateSet, *, model: str | None = None) -> QueryWeights:
         """Return linear weights of the query, computed in the calling thread.
 
-        Raises
-        ------
-        UnsupportedByModelError
-            The model has no weights because its learner is not linear.
+        Raise `UnsupportedByModelError` if the learner of the model is not linear.
         """
         name = self.default if model is None else model
         if name not in self.slots:
@@ -361,10 +354,8 @@ class Service:
     def reload(self, model: str | None = None) -> ServedModel:
         """Load a model now, whether or not its folder or its version has changed.
 
-        Raises
-        ------
-        RejectedModelError
-            The folder is missing or its model cannot be used; the current model stays.
+        Raise `RejectedModelError` if the folder is missing or its model cannot be used; the current model
+        stays.
         """
         slot = self._slot(model)
         if not slot.refresh(force=True) or slot.current is None:
@@ -397,10 +388,7 @@ class Service:
     ) -> tuple[int, int]:
         """Withdraw the judgments of a query, of a source, or of a query by a source; all replicas forget them.
 
-        Returns
-        -------
-        tuple of int
-            The number of queries and sources whose judgments were withdrawn, and the revision without them.
+        Return the number of queries and sources whose judgments were withdrawn, and the revision without them.
         """
         withdrawn = self._slot(model).learning()[1].withdraw(qid, source)
         self.workers.learn_soon()

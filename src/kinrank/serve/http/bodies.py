@@ -426,14 +426,7 @@ class _Batch:
 def parse_events(raw: bytes, model: str, now: float | None) -> _Batch:
     """Parse a body with queries and events. Raise a `DataError` that points to the first invalid value.
 
-    Parameters
-    ----------
-    raw
-        The body.
-    model
-        The model that ranked the lists.
-    now
-        The time of queries without one, in seconds since 1970; None: when they are stored.
+    Queries without a time get `now`, in seconds since 1970; None: when they are stored.
     """
     try:
         body = _DECODER.decode(raw)

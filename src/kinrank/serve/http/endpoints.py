@@ -72,15 +72,7 @@ T = TypeVar("T")
 
 
 class RequestReader:
-    """Reads requests within the limits of a service.
-
-    Parameters
-    ----------
-    service
-        The service, with its settings and the judgments that it has learned.
-    metrics
-        Receives the time of parsing.
-    """
+    """Reads requests within the limits of a service."""
 
     def __init__(self, service: Service, metrics: Metrics) -> None:
         self._service = service
@@ -211,15 +203,7 @@ R = TypeVar("R", bound=Ranking)
 
 
 class _Feedback:
-    """Handles /v1/events, and remembers what was shown.
-
-    Parameters
-    ----------
-    service
-        Stores events and ranks by them.
-    reader
-        Reads requests.
-    """
+    """Handles /v1/events, and remembers what was shown."""
 
     def __init__(self, service: Service, reader: RequestReader) -> None:
         self._service = service
@@ -278,16 +262,7 @@ class _Feedback:
     def answer(self, request: Request, ranking: R, text: str | None, documents: Sequence[str]) -> R:
         """Return a ranking with the id that events about it name, and remember the documents that are shown.
 
-        Parameters
-        ----------
-        request
-            The request, whose header names the client.
-        ranking
-            The answer.
-        text
-            The text of the query; None if what is shown should not count.
-        documents
-            The documents in the order in which they are shown.
+        Without a text, what is shown does not count.
         """
         query_id: str = request.scope[_QUERY_ID]
         depth, log = self._service.settings.log_shown, self._service.events
@@ -310,15 +285,7 @@ REMOVE_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class _RuleEndpoints:
-    """Handles /v1/rules.
-
-    Parameters
-    ----------
-    service
-        Keeps rules and ranks by them.
-    reader
-        Reads requests.
-    """
+    """Handles /v1/rules."""
 
     def __init__(self, service: Service, reader: RequestReader) -> None:
         self._service = service
@@ -400,13 +367,7 @@ PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class _AuditEndpoint:
-    """Handles /v1/audit.
-
-    Parameters
-    ----------
-    service
-        Has the log.
-    """
+    """Handles /v1/audit."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -461,17 +422,7 @@ _EXPLANATION_LATE = partial(
 
 
 class Endpoints:
-    """Request handlers of a service.
-
-    Parameters
-    ----------
-    service
-        Ranks and learns.
-    metrics
-        Content of /metrics.
-    searcher
-        Search through an engine, if one is attached.
-    """
+    """Request handlers of a service."""
 
     def __init__(self, service: Service, metrics: Metrics, searcher: Searcher | None) -> None:
         self._service = service

@@ -32,13 +32,7 @@ _NOVELTY_HELP = (
 
 
 class Metrics(Observer):
-    """Metrics of one process. Model events and errors are also logged.
-
-    Parameters
-    ----------
-    traces
-        Also receives the stages of requests; passes traces on and records nothing by default.
-    """
+    """Metrics of one process. Model events and errors are also logged."""
 
     def __init__(self, traces: Traces | None = None) -> None:
         self.traces = traces or Traces()

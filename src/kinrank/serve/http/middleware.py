@@ -148,14 +148,7 @@ T = TypeVar("T")
 class Lane:
     """Runs blocking calls of one kind, so that the event loop stays free.
 
-    Parameters
-    ----------
-    name
-        What the calls wait for; errors name it.
-    threads
-        Calls that run at a time.
-    waiting
-        Further calls that may wait. Beyond that, calls are rejected.
+    Up to `threads` run at a time, and `waiting` further ones may wait; beyond that, calls are rejected.
     """
 
     def __init__(self, name: str, threads: int, waiting: int = 64) -> None:

@@ -288,17 +288,7 @@ RETRY_SECONDS = "1"
 
 
 class HttpError(Exception):
-    """An error response.
-
-    Parameters
-    ----------
-    status
-        HTTP status.
-    code
-        Error code for programs.
-    message
-        What is wrong, what was given, and what to do.
-    """
+    """An error response."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
