@@ -139,10 +139,7 @@ class ClickCounts:
     def part(self, name: str) -> ClickCounts:
         """Return the counts of one part of the log, with the same cells.
 
-        Parameters
-        ----------
-        name
-            "late" is the last fifth of the time and "early" is before; "even" and "odd" are the early days.
+        "late" is the last fifth of the time and "early" is before; "even" and "odd" are the early days.
         """
         if name in DAYS:
             impressions, clicks = self.days[name]
@@ -165,18 +162,9 @@ def collect_cells(
 ) -> ClickCounts:
     """Build counts from a stream of cells.
 
-    Parameters
-    ----------
-    batches
-        Columns code (of the query), document, rank, reason, impressions and clicks, both also for even and odd days,
-        and optionally reward and examined. Rows without a code come first: the impressions that were dropped for a
-        reason. The others are sorted by code, document and rank.
-    texts
-        The text of each query by its code.
-    funnel
-        Receives the numbers of impressions that were read and dropped.
-    few
-        Whether too few clients asked each query, by its code.
+    Batches have the columns code (of the query), document, rank, reason, impressions and clicks, both also for even
+    and odd days, and optionally reward and examined. Rows without a code come first: the impressions that were
+    dropped for a reason. The others are sorted by code, document and rank.
     """
     dropped: dict[str | None, int] = {}
     columns: dict[str, list[NDArray[Any]]] = {}

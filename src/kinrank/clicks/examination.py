@@ -89,19 +89,7 @@ _SWAP_TOLERANCE = 1e-9
 def contests(counts: ClickCounts, group: Int64, n_groups: int) -> Float64:
     """Return the comparable clicks at rank k against rank l, of each group of queries.
 
-    Parameters
-    ----------
-    counts
-        The counts of a log.
-    group
-        The group of each pair.
-    n_groups
-        Number of groups.
-
-    Returns
-    -------
-    array of shape (groups, ranks, ranks)
-        Entry (g, k, l): clicks at rank k of documents that were also shown at rank l.
+    Entry (g, k, l): clicks at rank k of documents that were also shown at rank l.
     """
     won = np.zeros((n_groups, counts.n_ranks, counts.n_ranks))
     _add_contests(counts.offsets, counts.rank, counts.impressions, counts.clicks, group, won)
@@ -210,10 +198,7 @@ class _AffineFit:
 def regress_on_first_rank(counts: ClickCounts, known: Int64, group: Int64, n_groups: int) -> _AffineFit | None:
     """Return slopes and offsets, and their standard errors by leaving groups of queries out.
 
-    Returns
-    -------
-    _AffineFit or None
-        None if the log has too few clicks, or only one day.
+    Return None if the log has too few clicks, or only one day.
     """
     if not counts.days:
         return None
@@ -326,10 +311,8 @@ class Examination:
 def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examination:
     """Estimate how users examine the ranks of a log.
 
-    Raises
-    ------
-    DataError
-        If the log does not identify the examination: documents never change their rank, or too few of them do.
+    Raise `DataError` if the log does not identify the examination: documents never change their rank, or too few of
+    them do.
 
     Examples
     --------

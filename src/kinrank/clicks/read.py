@@ -150,13 +150,7 @@ def seconds(column: str, stored: str = "VARCHAR") -> str:
 
     Numbers count seconds, milliseconds, microseconds or nanoseconds since 1970. Their size tells which, since these
     are far apart for all times from 1995 to 2100; others are taken as seconds, which `is_known_time` refuses.
-
-    Parameters
-    ----------
-    column
-        The SQL of the column.
-    stored
-        Its type. Numbers are read as such, because parsing their text takes far longer.
+    Numbers are read as such, because parsing their text takes far longer.
 
     Examples
     --------
@@ -252,14 +246,8 @@ def file_format(path: Path) -> str:
 def scan(database: DuckDBPyConnection, path: Path, columns: Mapping[str, str] | None = None) -> str:
     """Return the SQL that reads a file.
 
-    Parameters
-    ----------
-    database
-        The database that will read it.
-    path
-        The file.
-    columns
-        The type of each column to take; absent columns are NULL. None takes all columns with the types of the file.
+    `columns` has the type of each column to take; absent columns are NULL. None takes all columns with the types of
+    the file.
     """
     kind = file_format(path)
     if kind == "json":

@@ -59,12 +59,7 @@ def measure_quality(
 ) -> _ClickQuality:
     """Measure how far the judgments can be trusted.
 
-    Parameters
-    ----------
-    counts, examination, found
-        The log, the model of examination, and the attractiveness of documents.
-    human
-        Judgments by people, whose query texts and document ids are those of the log.
+    Judgments by people have the query texts and document ids of the log.
     """
     return _ClickQuality(
         coverage=_coverage(counts, found),

@@ -134,21 +134,9 @@ def redact_passwords(text: str) -> str:
 def claim_folder(path: PathLike, file: str, job: Mapping[str, Any], what: str) -> None:
     """Create the folder of a job, or check that an existing one belongs to the same job.
 
-    Parameters
-    ----------
-    path
-        The folder, on any file system that Arrow or fsspec can open.
-    file
-        The name of the JSON file in it that records the job.
-    job
-        Everything that the results depend on, as JSON values by name.
-    what
-        What the job is, for error messages: "tuning study".
-
-    Raises
-    ------
-    JobError
-        If the folder belongs to another job, or is not empty and belongs to none.
+    `job` has everything that the results depend on; it is recorded in a JSON file of this name. `what` it is, such
+    as "tuning study", is for errors. Raise `JobError` if the folder belongs to another job, or is not empty and
+    belongs to none.
 
     Examples
     --------

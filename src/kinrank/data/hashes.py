@@ -190,14 +190,7 @@ LONGEST = 100
 class TextTable:
     """Texts by id, found by the hash of the id; about 40 bytes each for short texts.
 
-    Parameters
-    ----------
-    hashes
-        The ids, hashed, ascending.
-    ends
-        Where each text ends among the bytes.
-    utf8
-        All texts, one after another.
+    The hashes of the ids are ascending; `ends` tells where each text ends among the bytes.
 
     Examples
     --------

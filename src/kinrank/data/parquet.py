@@ -34,14 +34,8 @@ from kinrank.errors import DataError, FileFormatError
 class ParquetBlocks(Blocks):
     """Blocks of a Parquet file or a folder of them.
 
-    Parameters
-    ----------
-    path
-        A file, a folder, or a URI that Arrow or fsspec can open.
-    rows_per_block
-        The largest number of rows of a block. A row group with more rows is a block of its own.
-    columns
-        What to read, as in `QuerySet.from_table`.
+    A row group with more than `rows_per_block` rows is a block of its own. For the columns see
+    `QuerySet.from_table`.
 
     Examples
     --------

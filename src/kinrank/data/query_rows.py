@@ -189,11 +189,6 @@ class Groups:
 def group_by_qid(qid: ArrayLike) -> Groups:
     """Group rows by query id, keeping the order of rows within each query.
 
-    Parameters
-    ----------
-    qid
-        The query of each row, in any order.
-
     Examples
     --------
     >>> groups = group_by_qid(["b", "a", "b"])

@@ -106,11 +106,6 @@ _WORD = re.compile(r"\w+")
 class MovieSearch:
     """Searches movies by BM25 of their text fields.
 
-    Parameters
-    ----------
-    movies
-        The movies to index.
-
     Examples
     --------
     >>> movie = Movie("1", "Alien", "A crew in space.", "Horror", "Ridley Scott", "", "", 1979, 100, 8.1, 50.0)
@@ -222,19 +217,7 @@ def order_by(scores: Float64) -> NDArray[np.int64]:
 def shown_hits(
     hits: QuerySet, scores: Float64, movies: Mapping[str, Movie], reasons: Mapping[int, str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the first hits of an order, as the page shows them.
-
-    Parameters
-    ----------
-    hits
-        The hits of one query in the engine's order.
-    scores
-        The score of each.
-    movies
-        The movies by id.
-    reasons
-        Why a row stands where it does, if there is anything to say.
-    """
+    """Return the first hits of an order, as the page shows them."""
     assert hits.doc_id is not None  # the search always gives ids
     shown = []
     for place, row in enumerate(order_by(scores)[:SHOWN].tolist()):
@@ -283,12 +266,7 @@ def choice_reasons(explained: KinExplanation) -> dict[int, str]:
 def weights_in_words(names: Sequence[str], effects: Float64, usual: Float64) -> str:
     """Return what counts more and what counts less for this query than for all queries; empty if nothing stands out.
 
-    Parameters
-    ----------
-    names
-        The features.
-    effects, usual
-        The weights of this query and those of all queries, on one scale.
+    Both are on one scale: the weights of this query, and the usual ones.
 
     Examples
     --------
