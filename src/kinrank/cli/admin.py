@@ -37,9 +37,6 @@ def check_exists(address: str) -> None:
         )
 
 
-# --- ``kinrank admin key``: create an API key for the service ---------------------------------------------------------
-
-
 class _RoleName(StrEnum):
     """The values of `kinrank.serve.keys.Role`, repeated here so that ``--help`` does not import the service."""
 
@@ -65,9 +62,6 @@ def key(
 
     typer.echo(add_key(file, name, Role(role)))
     console.info(f"{file}: added key {name!r} with role {role.value!r}; the key is not shown again")
-
-
-# --- ``kinrank admin models``: upload versions of a model, list them, and choose which one is in use ------------------
 
 
 def models(
@@ -166,9 +160,6 @@ def _assign(store: VersionStore, role: str, wanted: str) -> None:
     console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")
 
 
-# --- ``kinrank admin judgments``: export and withdraw the judgments of a service -------------------------------------
-
-
 def judgments(
     address: Address,
     model: Annotated[str, typer.Option(metavar="NAME", help="Name of the model in the service.")] = "default",
@@ -207,9 +198,6 @@ def judgments(
         typer.echo(store.revision(model))
     finally:
         store.close()
-
-
-# --- ``kinrank admin rules``: pin, hide and boost documents for a query, in the database of a service -----------------
 
 
 def rules(
@@ -314,9 +302,6 @@ def _date(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="minutes")
 
 
-# --- ``kinrank admin forget``: delete what a service has stored of a client -------------------------------------------
-
-
 def forget(
     address: Address,
     client: Annotated[
@@ -369,9 +354,6 @@ def forget(
             f"name their folders with --folder; models in use: {used}"
         )
     typer.echo(lists)
-
-
-# --- ``kinrank admin audit``: what changed what a service ranks, and who did it ---------------------------------------
 
 
 def audit(

@@ -42,9 +42,6 @@ def convert(
     console.info(f"{out}: {written!r}")
 
 
-# --- ``kinrank data split``: split queries into training, validation and test queries ---------------------------------
-
-
 SHARES = {2: (0.8, 0.2), 3: (0.7, 0.1, 0.2)}
 """Default shares, by the number of parts."""
 
@@ -107,9 +104,6 @@ def _shares(text: str | None, n_parts: int) -> tuple[float, ...]:
     if len(shares) != n_parts:
         raise ParameterError(f"--shares must name one share for each of the {n_parts} parts, got {text!r}")
     return shares
-
-
-# --- ``kinrank data describe``: print the description of each query, or its nearest queries ---------------------------
 
 
 def describe(

@@ -16,8 +16,6 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.query_rows import offsets_of
 from kinrank.errors import DataError
 
-# --- what was read from a log and what was dropped, by reason ---------------------------------------------------------
-
 
 @dataclass
 class Funnel:
@@ -63,9 +61,6 @@ class Funnel:
         for (stage, reason), rows in other.dropped.items():
             self.drop(stage, reason, rows)
         self.columns += [each for each in other.columns if each not in self.columns]
-
-
-# --- counts of impressions and clicks by query, document and rank -----------------------------------------------------
 
 
 DAYS = ("even", "odd")
@@ -149,9 +144,6 @@ class ClickCounts:
             impressions, clicks = self.impressions - impressions, self.clicks - clicks
         days = self.days if name == "early" else {}
         return replace(self, impressions=impressions, clicks=clicks, reward=clicks, days=days)
-
-
-# --- collect the counts of a log from a stream of cells, without holding the texts of all cells in memory -------------
 
 
 _KEYS = ["code", "document"]

@@ -27,9 +27,6 @@ from kinrank.arrays import Float64, Int64
 from kinrank.clicks.counts import ClickCounts
 from kinrank.errors import DataError, ParameterError
 
-# --- expectation maximization over counts for the position-based model (Richardson et al., 2007) ----------------------
-
-
 _EM_STEPS = 500
 _EM_TOLERANCE = 1e-5
 _TINY = 1e-9
@@ -263,9 +260,6 @@ def _solve(sums: Float64) -> Float64:
     one, z, there, here, _, z_here = sums
     slope = (z_here - z * here / one) / _covariance(sums)
     return np.array([slope, (here - slope * there) / one])
-
-
-# --- models of what users examine: how often a document at a rank is clicked, given how attractive it is --------------
 
 
 MODELS = ("swaps", "pbm", "trust", "cascade", "coec", "none")

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-# --- what to read from a click log and what to leave out --------------------------------------------------------------
-
-
 FORMATS = ("auto", "ubi", "metarank", "table")
 ATTRIBUTES = ("drop", "apart", "ignore")
 SEEN = ("auto", "events", "results")
@@ -645,9 +642,6 @@ def _note_explored(funnel: Funnel, lists: int) -> None:
 def _by_reason(database: DuckDBPyConnection, table: str) -> dict[str | None, int]:
     rows = database.execute(f"SELECT reason, count(*) FROM {table} GROUP BY reason ORDER BY reason").fetchall()
     return {reason: int(count) for reason, count in rows}
-
-
-# --- read click logs of any size into counts --------------------------------------------------------------------------
 
 
 _LATE = 0.8  # share of the time after which clicks are held out

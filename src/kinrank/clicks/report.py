@@ -23,9 +23,6 @@ from kinrank.registry import import_extra
 from kinrank.study.report.charts import Frame, element, picture, polyline
 from kinrank.study.report.page import content_policy
 
-# --- how far judgments from clicks can be trusted: stability, later clicks, coverage, agreement with people -----------
-
-
 _BINS = (1, 10, 100, 1_000, 10_000)
 _MIN_IMPRESSIONS = 20.0
 
@@ -156,9 +153,6 @@ def _concordant(query: Int64, grade: Float64, scores: list[Float64]) -> tuple[Fl
 def _runs(values: Int64) -> tuple[list[int], list[int]]:
     starts = np.flatnonzero(np.r_[True, np.diff(values) != 0]) if len(values) else np.array([], dtype=np.int64)
     return starts.tolist(), [*starts[1:].tolist(), len(values)] if len(values) else []
-
-
-# --- the page of ``kinrank clicks --report``: one HTML file that loads nothing ----------------------------------------
 
 
 def write_click_report(

@@ -21,9 +21,6 @@ from pyarrow import fs
 from kinrank.errors import FileFormatError, JobError, ParameterError
 from kinrank.registry import import_extra
 
-# --- text files, compressed if the name ends in ``.gz`` or ``.xz`` ----------------------------------------------------
-
-
 PathLike = str | os.PathLike[str]
 
 
@@ -84,9 +81,6 @@ def parse_ids(texts: NDArray[np.str_]) -> NDArray[Any]:
     return numbers if np.array_equal(numbers.astype(np.str_), texts) else texts
 
 
-# --- file systems, local and remote, through Arrow or fsspec ----------------------------------------------------------
-
-
 _ARROW = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
 
@@ -126,9 +120,6 @@ def redact_passwords(text: str) -> str:
     """
     text = re.sub(r"//(?:\S*|[^/]*)@", "//...@", text)  # a password may contain unencoded slashes or spaces
     return re.sub(r"([?&](?:ssl)?password=)[^&\s]*", r"\1...", text)
-
-
-# --- which job a folder belongs to, so that an interrupted job can be resumed and no other job reads its parts --------
 
 
 def claim_folder(path: PathLike, file: str, job: Mapping[str, Any], what: str) -> None:

@@ -180,9 +180,6 @@ def lower_bound(values, target, low, high):  # type: ignore[no-untyped-def]
     return low
 
 
-# --- texts by the hash of an id, in arrays that can be saved and mapped -----------------------------------------------
-
-
 LONGEST = 100
 """`TextTable.of` cuts texts after this many characters."""
 

@@ -278,9 +278,6 @@ def texts_at(text: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np.st
     return decoded
 
 
-# --- LETOR files: svmlight lines with ``qid:``, and the document id in the comment ------------------------------------
-
-
 MAX_FEATURES = 1_000_000  # X is dense: a larger index is a broken line, not a feature
 _EXAMPLE = "'2 qid:10 1:0.5 2:0.25 #docid = A'"
 _ROUNDS_TO_INFINITY = 2.0**128 - 2.0**103  # half a step above the largest float32

@@ -14,8 +14,6 @@ from kinrank.data.trec import Qrels, Run
 from kinrank.errors import DataError
 from kinrank.registry import import_extra
 
-# --- judgments of ir_datasets (``pip install 'kinrank[ir-datasets]'``) as a table -------------------------------------
-
 
 def judgments_from_ir_datasets(dataset: Any) -> pa.Table:
     """Return the judgments of a data set with the text of each query, as `kinrank log` reads them.

@@ -265,9 +265,6 @@ def _block_starts(rows: NDArray[np.int64], rows_per_block: int) -> NDArray[np.in
     return np.array([*starts, len(rows)], dtype=np.int64)
 
 
-# --- Parquet files, read whole or block by block ----------------------------------------------------------------------
-
-
 def read_parquet(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
     """Read a Parquet file, or a folder of them.
 

@@ -13,9 +13,6 @@ from kinrank.arrays import Float32
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 
-# --- query vectors, given by query id or in order of first appearance -------------------------------------------------
-
-
 QueryVectors = Mapping[Any, ArrayLike] | ArrayLike
 
 VECTORS = "vector"
@@ -64,9 +61,6 @@ def _look_up(query_vectors: Mapping[Any, ArrayLike], qid: Any) -> ArrayLike:
             f"query_vectors has no vector for query {qid!r}: pass one per query, under the same id (7 and '7' are "
             "different ids)"
         ) from None
-
-
-# --- query texts given by the caller: by query id, or in order of first appearance ------------------------------------
 
 
 QueryTexts = Mapping[Any, str] | Sequence[str] | NDArray[Any]

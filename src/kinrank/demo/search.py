@@ -17,8 +17,6 @@ from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.kin.explanation import KinExplanation
 
-# --- the movies of the demo -------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Movie:
@@ -86,9 +84,6 @@ def _rows(name: str) -> list[dict[str, Any]]:
 def data_file(name: str) -> Path:
     """Return the path of a bundled file or folder. The package is always installed as files."""
     return Path(str(files("kinrank.demo") / "data" / name))
-
-
-# --- A small search engine for the demo: SQLite's full-text search, with the features of every hit --------------------
 
 
 HITS = 50
@@ -183,9 +178,6 @@ def words(text: str) -> list[str]:
     """
     every = list(dict.fromkeys(_WORD.findall(text.lower())))
     return [word for word in every if word not in _STOP_WORDS] or every
-
-
-# --- what the demo shows of a search: the hits in three orders, the query's kin, and why ------------------------------
 
 
 SHOWN = 10

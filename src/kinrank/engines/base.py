@@ -137,9 +137,6 @@ def missing_ids(hits: Hits, doc_ids: Sequence[str]) -> list[str]:
     return [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id not in found]
 
 
-# --- the interface ---------------------------------------------------------------------------------------------------
-
-
 class Engine(ABC):
     """Base class of engines: one index, and the features to compute from it.
 

@@ -206,9 +206,6 @@ class IndexDownload:
         return count
 
 
-# --- log the features of judged queries from an engine, in parts that an interrupted log resumes from -----------------
-
-
 CandidateSource = Literal["top", "judged"]
 UNJUDGED_WEIGHT = 0.05
 """Default weight of a hit without a judgment, if the judgments have weights."""

@@ -253,9 +253,6 @@ PLAIN = SearchOptions()
 """Documents by id only, not filtered."""
 
 
-# --- requests in the query language that Elasticsearch and OpenSearch share, and what their hits say. Nothing is sent -
-
-
 # x + 1 above 0, 1 / (1 - x) below: increasing and continuous. Scores are single precision, so that adding 1 loses
 # values below 1e-7. Scaling x first preserves them from 1e-12 on; up to 1e26 the score stays finite.
 _TO_POSITIVE = "x *= 1e12; return x >= 0 ? x + 1 : 1 / (1 - x);"
@@ -465,9 +462,6 @@ def _boosting(boosts: Boosts, lowest: float) -> list[Clause]:
         others = {"bool": {"must_not": [clause for clause, _ in boosts]}}
         adding.append({"constant_score": {"filter": others, "boost": -lowest}})
     return adding
-
-
-# --- scores and field values of hits, as rows of features -------------------------------------------------------------
 
 
 class HitValues(NamedTuple):

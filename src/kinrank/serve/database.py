@@ -346,9 +346,6 @@ def _version(execute: Execute) -> int:
     return int(stored[0][0]) if stored else 0
 
 
-# --- A SQLite file, for the processes of one machine ------------------------------------------------------------------
-
-
 _BUSY_SECONDS = 10.0  # to wait for another writer
 _SQLITE_GUARDS = [
     f"CREATE TRIGGER IF NOT EXISTS kinrank_audit_{change} BEFORE {change} ON kinrank_audit BEGIN "
@@ -576,9 +573,6 @@ def _numbered(statement: str) -> str:
 def _cut(wire: socket.socket) -> None:
     with suppress(OSError):
         wire.shutdown(socket.SHUT_RDWR)
-
-
-# --- where live judgments, and what goes with them, are kept: SQLite on one machine, PostgreSQL for several -----------
 
 
 DATABASES = Registry(

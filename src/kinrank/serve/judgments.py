@@ -28,9 +28,6 @@ from kinrank.serve.database import (
 )
 from kinrank.serve.messages import CandidateSet, JudgedQuery, to_query_set
 
-# --- live judgments in a database that all replicas share -------------------------------------------------------------
-
-
 _PAGE = 2_000  # changed rows that are read at a time
 
 
@@ -448,9 +445,6 @@ def _convert_qid(qid: str, dtype: np.dtype[Any]) -> str | int:
             f"or leading zeros, got {qid[:100]!r}"
         )
     return number
-
-
-# --- stored judgments as judged queries for training ------------------------------------------------------------------
 
 
 def exported_queries(store: JudgmentStore, model: str) -> tuple[QuerySet, int]:

@@ -225,9 +225,6 @@ def _is_temporary(error: Exception) -> bool:
     return rejected_for_now or isinstance(error, IncompleteVersionError | OSError)
 
 
-# --- the models of one name: the current one, and a canary that ranks a share of the queries --------------------------
-
-
 SESSION: ContextVar[str | None] = ContextVar("session", default=None)
 """The session of the request being handled: all of its queries are ranked by one model."""
 

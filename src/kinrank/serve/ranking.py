@@ -256,9 +256,6 @@ class Batcher:
                 return
 
 
-# --- ranking of batches. Every query gets a result, whatever goes wrong -----------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ready:
     """A job that can be ranked: its candidates with a vector, and their features in the model's order."""

@@ -28,8 +28,6 @@ from kinrank.serve.messages import (
 from kinrank.serve.models import SESSION
 from kinrank.serve.service import Service
 
-# --- which documents searches may find, and which of their fields callers may read ------------------------------------
-
 
 @dataclass(frozen=True)
 class SearchPolicy:
@@ -68,9 +66,6 @@ class SearchPolicy:
         return options.also_matching(self.filter_clause)
 
 
-# --- documents that people chose for a query, whether or not the engine finds them ------------------------------------
-
-
 def remembered_ids(
     service: Service,
     feature_names: tuple[str, ...],
@@ -97,9 +92,6 @@ def remembered_ids(
     candidates = served.encoder(candidates, service.observer)
     ids: list[str] = served.choices.remembered(to_query_set([candidates], [candidates.align(names)], names), most)
     return ids
-
-
-# --- search through an engine: find candidates, compute their features, rank them -------------------------------------
 
 
 _ALL = SearchPolicy()

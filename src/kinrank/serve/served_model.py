@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
 
 
-# --- query texts as vectors, for models that encode them; recent ones are remembered ----------------------------------
-
-
 REMEMBERED = 10_000
 """Vectors kept per model: repeated queries, which are most of the traffic, are not encoded again."""
 
@@ -68,9 +65,6 @@ class QueryEncoder:
             raise EncoderError(f"the encoder failed: {type(error).__name__}: {error}") from error
         observer.stage("encode", time.perf_counter() - start)
         return replace(candidates, vector=vector)
-
-
-# --- A model in use: the fitted model and the judgments learned since -------------------------------------------------
 
 
 FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
@@ -142,9 +136,6 @@ class ServedModel:
         return self.unseen_judgments >= FIT_SHARE * (self.judged_queries or math.inf)
 
 
-# --- what keeps a model up to date with a database, and reports when it cannot ----------------------------------------
-
-
 class Follower:
     """Follows what is stored for one model."""
 
@@ -165,9 +156,6 @@ class Follower:
             if not isinstance(error, KinrankError | OSError):
                 self._observer.error("learn", error)
         self.failure = failure
-
-
-# --- tests of a model before it is put into use: it must reproduce its scores in time, and fit the attached engine ----
 
 
 _TOLERANCE = 1e-3  # in standard deviations of the scores: float32 sums differ that little between machines

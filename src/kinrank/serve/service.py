@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
 
 
-# --- put the models of a service together: where each comes from, and what it learns from -----------------------------
-
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -81,9 +78,6 @@ class _Assembly:
             feed=feed,
             search=self.search,
         )
-
-
-# --- the ranking service without a transport. Every query gets a result -----------------------------------------------
 
 
 _NO_OBSERVER = Observer()

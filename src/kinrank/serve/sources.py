@@ -159,9 +159,6 @@ def open_sources(name: str, address: str | os.PathLike[str], cache: WorkFolder) 
     return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY)}
 
 
-# --- models with the judgments they have learned, so that a start need not learn the whole history again --------------
-
-
 # What follows the name of the model. A mark may look like a number, and the name of another model may begin like this
 # one and go on with a hyphen.
 _REST = re.compile(r"-(?P<fitted>[0-9a-f]{12})-(?P<revision>\d+)-(?P<judgments>\d+)(-(?P<mark>[0-9a-f]+))?")

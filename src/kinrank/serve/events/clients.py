@@ -79,9 +79,6 @@ class ClientHashes:
         return int.from_bytes(digest, signed=True)
 
 
-# --- which folders still hold what a forgotten client asked -----------------------------------------------------------
-
-
 def asked_by(database: Database, clients: Collection[int]) -> list[int]:
     """Return the queries, by their hashes, that are stored of clients; call it before they are forgotten."""
     if not clients:

@@ -24,8 +24,6 @@ from kinrank.serve.observer import Observer
 from kinrank.serve.served_model import Follower, ServedModel
 from kinrank.serve.settings import Settings
 
-# --- the evidence of a model, as the replicas have counted it ---------------------------------------------------------
-
 
 class EvidenceFeed(Follower):
     """Follows the cells of one model, and hands them to the versions of the model that are in use."""
@@ -93,9 +91,6 @@ def _to_evidence(cells: list[CellRow]) -> Evidence:
     documents = np.array(document, dtype=np.str_)
     found = Evidence.from_hashes(keys, hash_texts(documents), looks, choices, day, few)
     return Evidence(found.get_state(), ids=chosen_ids(documents, choices))
-
-
-# --- take in what people are shown and choose, and count it -----------------------------------------------------------
 
 
 RAW_DAYS = 2

@@ -25,8 +25,6 @@ from kinrank.serve.database import (
 )
 from kinrank.serve.events.counting import UNIT, Tally, VoteKey, take, take_of
 
-# --- lists and clicks, as clients report them and as they are stored --------------------------------------------------
-
 
 class ListRecord(NamedTuple):
     """A list that someone was shown. Queries and clients are hashes."""
@@ -52,9 +50,6 @@ class ClickRecord(NamedTuple):
     value: float
     day: int
     """When it was received."""
-
-
-# --- lists and clicks in the database, and the counts of them ---------------------------------------------------------
 
 
 STREAM = "/evidence"

@@ -190,9 +190,6 @@ def _media_type(request: Request) -> str:
     return request.headers.get("content-type", bodies.JSON).partition(";")[0].strip().lower()
 
 
-# --- request handlers; `app` maps them to paths and roles -------------------------------------------------------------
-
-
 # --- what people are shown and choose: the lists that the service answers with, and the events that clients send ------
 
 
@@ -355,9 +352,6 @@ def _author(request: Request) -> str:
     return "" if key is None else key.name
 
 
-# --- the handler of /v1/audit: what changed what is ranked ------------------------------------------------------------
-
-
 _MOST = 1_000
 PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
     "limit": (f"How many entries, at most {_MOST}.", {"type": "string", "pattern": "^[1-9][0-9]{0,2}$"}),
@@ -405,9 +399,6 @@ def _seconds(text: str) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise DataError(f"before must be a time such as 2026-11-17T12:00:00Z, got {text[:100]!r}") from None
-
-
-# --- request handlers; `app` maps them to paths and roles -------------------------------------------------------------
 
 
 _RELOAD_SECONDS = 60.0

@@ -192,9 +192,6 @@ class Lane:
         self._pending -= 1
 
 
-# --- middleware around every request: request id, load limit, access log, metrics -------------------------------------
-
-
 UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that are served under any load, and not logged."""
 

@@ -281,9 +281,6 @@ def _version_of(slot: ModelSlot | None) -> str | None:
     return None if slot is None or slot.current is None else slot.current.version
 
 
-# --- errors as HTTP responses: a status, a code for programs, a message for people ------------------------------------
-
-
 RETRY_SECONDS = "1"
 
 
