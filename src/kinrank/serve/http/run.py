@@ -22,7 +22,7 @@ from kinrank.rankers.capabilities import capabilities_of
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.logs import JsonLog, start_traces
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import BoundedProtocol, RequestMiddleware, is_loopback
+from kinrank.serve.http.middleware import EarlyProtocol, RequestMiddleware, is_loopback
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher, SearchPolicy
 from kinrank.serve.service import Service
@@ -124,7 +124,7 @@ def run(options: Options) -> None:
         build_app(options),
         host=options.host,
         port=options.port,
-        http=BoundedProtocol,
+        http=EarlyProtocol,
         ws="none",
         access_log=False,
         log_config=None,
