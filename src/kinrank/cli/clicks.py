@@ -28,7 +28,7 @@ def clicks(
         list[str],
         typer.Argument(
             metavar="LOG",
-            help="UBI queries and events, Metarank events or a table (.ndjson, .parquet, .csv), or the address of an "
+            help="UBI queries and events, or a table (.ndjson, .parquet, .csv), or the address of an "
             "engine with UBI indexes, ENGINE+http://HOST:PORT.",
         ),
     ],
