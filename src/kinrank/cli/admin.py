@@ -172,10 +172,6 @@ def judgments(
     withdraw_source: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="Source whose judgments are withdrawn.")
     ] = None,
-    compact_through: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="REVISION", help="Revision up to which marks of withdrawn judgments are removed."),
-    ] = None,
 ) -> None:
     """Export and withdraw the judgments of a service, and print their revision."""
     from kinrank.data.parquet import write_parquet
@@ -189,8 +185,6 @@ def judgments(
         if withdraw_query is not None or withdraw_source is not None:
             withdrawn, _ = store.delete(model, query=withdraw_query, source=withdraw_source)
             console.info(f"{store.database}: withdrew the judgments of {withdrawn} pairs of query and source")
-        if compact_through is not None:
-            console.info(f"{store.database}: removed {store.compact(model, compact_through)} marks")
         if export is not None:
             queries, revision = exported_queries(store, model)
             write_parquet(queries, export)

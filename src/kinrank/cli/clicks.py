@@ -60,7 +60,6 @@ def clicks(
         str, typer.Option(metavar="NAME=VALUE,...", help="Query attributes of lists to drop, such as model=kin.")
     ] = "",
     since: Annotated[str | None, typer.Option(metavar="DATE", help="First date to use.")] = None,
-    prior: Annotated[float, typer.Option(help="Number of impressions that the prior counts as.")] = 20.0,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -146,7 +145,7 @@ def clicks(
             console.info(note)
         with console.progress("estimating"):
             examination = examination_for(counts, model, evidence)
-            attractiveness = estimate_attractiveness(counts, examination, strength=prior)
+            attractiveness = estimate_attractiveness(counts, examination)
             said = len(counts.funnel.notes)
             table = None if out is None else judgment_table(counts, attractiveness, thresholds)
         console.print_result(_examination_table(examination))

@@ -30,7 +30,7 @@ class AuditEntry:
     actor : str
         The name of the key, or of the user of a command; for models and keys, the machine that noticed.
     action : str
-        What was done: ``judged``, ``withdrew``, ``compacted``, ``added rule``, ``removed rule``, ``reloaded``,
+        What was done: ``judged``, ``withdrew``, ``added rule``, ``removed rule``, ``reloaded``,
         ``forgot``; or what changed: ``model``, ``key``.
     subject : str
         What it was done to: the name of a model or of a key, or the number of a rule.

@@ -174,7 +174,7 @@ def insert(execute: Execute, table: str, rows: Sequence[Sequence[Any]], conflict
 
 
 def revision_of(execute: Execute, stream: str) -> tuple[int, int]:
-    """Return the latest revision of a stream, and the one up to which it was compacted."""
+    """Return the latest revision of a stream, and the one up to which a development version has compacted it."""
     found = execute("SELECT revision, compacted FROM kinrank_revisions WHERE model = ?", (stream,))
     return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
 

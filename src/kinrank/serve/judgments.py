@@ -113,19 +113,11 @@ class JudgmentStore:
             The database cannot be reached.
         OtherHistoryError
             The store has not reached this revision, or with other changes.
-        DataError
-            Withdrawals after this revision were compacted.
         """
         with self.database.reading() as execute:
             revision = check_history(execute, model, since, mark, f"the judgments of {model!r}")
             if since == revision:
                 return Changes({}, revision, revision, mark_of(execute, model, since))
-            compacted = revision_of(execute, model)[1]
-            if 0 < since < compacted:
-                raise DataError(
-                    f"judgments of {model!r} were withdrawn and compacted at revision {compacted}, and this model was "
-                    f"fitted at revision {since}: fit it again"
-                )
             through = end_of_page(execute, "kinrank_judgments", model, since, revision, limit)
             rows = execute(
                 "SELECT revision, query, source, record FROM kinrank_judgments WHERE model = ? AND query IN "
@@ -180,24 +172,6 @@ class JudgmentStore:
             what = ", ".join(f"{column} {value!r}" for column, value in wanted.items())
             record(execute, "withdrew", model, f"revision {revision}: {what}, {len(found)} in all")
             return len(found), revision
-
-    def compact(self, model: str, through: int) -> int:
-        """Remove the marks of judgments withdrawn up to a revision, and return how many there were.
-
-        Models that were fitted before that revision are refused afterwards: they may contain such judgments.
-        """
-        with self.database.writing() as execute:
-            revision, compacted = revision_of(execute, model)
-            if not 0 <= through <= revision:
-                raise DataError(f"the judgments of {model!r} are at revision {revision}, got {through}")
-            removed = execute(
-                "DELETE FROM kinrank_judgments WHERE model = ? AND record IS NULL AND revision <= ? RETURNING query",
-                (model, through),
-            )
-            if removed:
-                execute("UPDATE kinrank_revisions SET compacted = ? WHERE model = ?", (max(through, compacted), model))
-                record(execute, "compacted", model, f"{len(removed)} marks up to revision {through}")
-            return len(removed)
 
 
 def _put(

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from kinrank.serve.audit import AuditLog
 from kinrank.serve.events.log import EventLog, EvidenceFeed
 from kinrank.serve.experiments import interleave
 from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
-from kinrank.serve.judgments import JudgmentStore, checkpoint_folder, open_store
+from kinrank.serve.judgments import checkpoint_folder, open_store
 from kinrank.serve.kept import KeptCopy
 from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.live_rules import LiveRules
@@ -36,48 +35,6 @@ if TYPE_CHECKING:
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-
-
-@dataclass(frozen=True, eq=False)
-class _Assembly:
-    """What the models of a service share; see `kinrank.serve.Service`."""
-
-    _: KW_ONLY
-    settings: Settings
-    observer: Observer
-    copies: WorkFolder
-    store: JudgmentStore | None
-    events: EventLog | None
-    checkpoints: str | None
-    kept: KeptCopy
-    search: FeatureSet | None
-
-    def rollouts(self, models: Mapping[str, str | os.PathLike[str]]) -> dict[str, Rollout]:
-        """Return the models by name, none of them loaded yet."""
-        rollouts = {}
-        for name, address in models.items():
-            if not _NAME.match(name):
-                raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
-            feed = None if self.events is None else self.events.feed(name, self.observer)
-            sources = open_sources(name, address, self.copies)
-            rollouts[name] = Rollout({role: self._slot(name, role, source, feed) for role, source in sources.items()})
-        return rollouts
-
-    def _slot(self, name: str, role: str, source: ModelSource, feed: EvidenceFeed | None) -> ModelSlot:
-        # A checkpoint replaces those of other versions, so each role has its own folder.
-        kept = self.checkpoints
-        folder = Checkpoints(os.path.join(kept, role) if kept and role != CURRENT else kept)
-        return ModelSlot(
-            name if role == CURRENT else f"{name}:{role}",
-            source,
-            settings=self.settings,
-            observer=self.observer,
-            learner=None
-            if self.store is None
-            else JudgmentLearner(name, self.store, self.observer, folder, self.kept, role),
-            feed=feed,
-            search=self.search,
-        )
 
 
 _NO_OBSERVER = Observer()
@@ -151,16 +108,28 @@ class Service:
         self.rules = LiveRules(judgments, kept=kept)
         self.audit = AuditLog(judgments)
         self._copies = WorkFolder(cache)
-        self.rollouts = _Assembly(
-            settings=self.settings,
-            observer=observer,
-            copies=self._copies,
-            store=self._store,
-            events=self.events,
-            checkpoints=folder,
-            kept=kept,
-            search=search,
-        ).rollouts(models)
+
+        def slot(name: str, role: str, source: ModelSource, feed: EvidenceFeed | None) -> ModelSlot:
+            # A checkpoint replaces those of other versions, so each role has its own folder.
+            own = Checkpoints(os.path.join(folder, role) if folder and role != CURRENT else folder)
+            learner = None if self._store is None else JudgmentLearner(name, self._store, observer, own, kept, role)
+            return ModelSlot(
+                name if role == CURRENT else f"{name}:{role}",
+                source,
+                settings=self.settings,
+                observer=observer,
+                learner=learner,
+                feed=feed,
+                search=search,
+            )
+
+        self.rollouts: dict[str, Rollout] = {}
+        for name, address in models.items():
+            if not _NAME.match(name):
+                raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
+            feed = None if self.events is None else self.events.feed(name, observer)
+            sources = open_sources(name, address, self._copies)
+            self.rollouts[name] = Rollout({role: slot(name, role, source, feed) for role, source in sources.items()})
         self.slots = {name: rollout.current for name, rollout in self.rollouts.items()}
         self.default = next(iter(self.slots))
         self._unknown_model = f"unknown model name; this service has: {', '.join(self.slots)}"

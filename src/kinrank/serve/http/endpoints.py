@@ -360,28 +360,6 @@ PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
 """Parameters of the URL by name, with what each means and its schema."""
 
 
-class _AuditEndpoint:
-    """Handles /v1/audit."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._lane = Lane("the audit log", 1)
-
-    def close(self) -> None:
-        """Start no more work."""
-        self._lane.close()
-
-    async def list_entries(self, request: Request) -> Response:
-        """Return what changed what is ranked, the newest first."""
-        limit, before = _limit(request.query_params.get("limit", "100")), request.query_params.get("before")
-        until = None if before is None else _seconds(before)
-        late = partial(StoreUnavailableError, "the database did not respond in time: try again")
-        entries = await self._lane.run(
-            lambda: self._service.audit.read(limit=limit, before=until), self._service.settings.judgment_seconds, late
-        )
-        return json_response(AuditResponse([_to_response(entry) for entry in entries]))
-
-
 def _to_response(entry: AuditEntry) -> AuditEntryResponse:
     _, *others = astuple(entry)
     return AuditEntryResponse(datetime.fromtimestamp(entry.time, UTC), *others)
@@ -425,7 +403,7 @@ class Endpoints:
         self.reader = RequestReader(service, metrics)
         self.feedback = _Feedback(service, self.reader)
         self.rules = _RuleEndpoints(service, self.reader)
-        self.audit = _AuditEndpoint(service)
+        self._audit_lane = Lane("the audit log", 1)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
         self._insight_lane = Lane("weights and explanations", 4)
@@ -434,11 +412,10 @@ class Endpoints:
 
     def close(self) -> None:
         """Start no more work."""
-        for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane):
+        for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane, self._audit_lane):
             lane.close()
         self.feedback.close()
         self.rules.close()
-        self.audit.close()
         self.reader.close()
 
     def is_overloaded(self, scope: Scope) -> bool:
@@ -564,6 +541,16 @@ class Endpoints:
             )
         revision = await self._in_store(lambda: self._service.judge(judged, model=model, source=body.source))
         return json_response(JudgmentsResponse(len(body.queries)), {REVISION_HEADER: str(revision)})
+
+    async def audit(self, request: Request) -> Response:
+        """Return what changed what is ranked, the newest first."""
+        limit, before = _limit(request.query_params.get("limit", "100")), request.query_params.get("before")
+        until = None if before is None else _seconds(before)
+        late = partial(StoreUnavailableError, "the database did not respond in time: try again")
+        entries = await self._audit_lane.run(
+            lambda: self._service.audit.read(limit=limit, before=until), self._settings.judgment_seconds, late
+        )
+        return json_response(AuditResponse([_to_response(entry) for entry in entries]))
 
     async def withdraw(self, request: Request) -> Response:
         """Withdraw the judgments of a query, of a source, or of a query by a source. The model forgets them."""
