@@ -135,10 +135,10 @@ class _Rows:
             features.append(match[3])
         try:
             row, feature, value = _parse(features, self._limit)
-        except ValueError:
+        except ValueError as error:
             for (number, line), words in zip(lines, features, strict=True):
                 self._check(number, line, words)
-            raise
+            raise FileFormatError(self._path, lines[0][0], f"{error}, in this line or one after it") from error
         self._widen(int(feature.max(initial=0)))
         self._X[row + len(self.qids) - len(lines), feature - 1] = value
 
