@@ -45,10 +45,8 @@ def run() -> dict[str, Any]:
     for name, queries in collections.items():
         queries = queries.replace(query_columns={}, doc_id=np.arange(queries.n_rows).astype(str))
         position = simulated(queries)
-        errors = {}
-        for model in ("swaps", "pbm", "coec"):
-            found = estimate_examination(position, model)
-            errors[model] = float(np.abs(found.slope * found.ranks - 1).max())
+        found = estimate_examination(position)
+        error = float(np.abs(found.slope * found.ranks - 1).max())
         warned = {
             user: bool(estimate_examination(simulated(queries, user=user)).warnings) for user in ("cascade", "trust")
         }
@@ -60,7 +58,7 @@ def run() -> dict[str, Any]:
             frozen = str(error).partition(":")[0]
         figures[name] = {
             "impressions": int(position.impressions.sum()),
-            "largest error": {model: round(error, 4) for model, error in errors.items()},
+            "largest error": round(error, 4),
             "warned": warned,
             "frozen ranking": frozen,
         }

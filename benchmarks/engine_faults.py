@@ -20,13 +20,13 @@ import numpy as np
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT, PORTS, WORKERS, running
 from kinrank import QuerySet, read_parquet
-from kinrank.checks.engine_sample import FEATURES, WORDS, sample_documents
 from kinrank.engines import Engine, FeatureSet, connect
 from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger, LogCounts, ResumableLog
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.errors import EngineError
 from scripts.engine_servers import SERVERS, Node
+from tests.engines.engine_sample import FEATURES, WORDS, sample_documents
 
 OPTIONS = {"engine": ("elasticsearch", "opensearch")}
 # The sample features without vectors, whose mapping differs between the engines.

@@ -1,4 +1,4 @@
-"""read_letor reads MQ2007 several times faster than scikit-learn's load_svmlight_file, and keeps the document ids.
+"""read_letor reads MQ2007 faster than scikit-learn's load_svmlight_file, and keeps the document ids.
 
 Both read the five parts of MQ2007 as one file, plain and compressed with gzip. scikit-learn returns a sparse matrix
 without document ids; read_letor returns a dense matrix, grouped by query, with document ids.

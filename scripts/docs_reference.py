@@ -22,8 +22,7 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 # The modules to browse and to search, by title. Pages of all others exist for links.
 BROWSED = {
     "QuerySet": "kinrank.data.queryset kinrank.data.query_rows",
-    "Reading and writing": "kinrank.data.parquet kinrank.data.delimited kinrank.data.letor kinrank.data.trec "
-    "kinrank.data.other_libraries",
+    "Reading and writing": "kinrank.data.parquet kinrank.data.delimited kinrank.data.letor kinrank.data.trec",
     "Splits": "kinrank.data.split",
     "Data sets": "kinrank.datasets.movies kinrank.datasets.letor kinrank.datasets.download "
     "kinrank.datasets.queries kinrank.datasets.click_log",

@@ -134,7 +134,8 @@ class _Private:
 a docstring"""
 '''
     )
-    counted = {"lines": 13, "code lines": 5, "modules": 2, "public classes": 1}
+    (tmp_path / "_hidden.py").write_text("class OfNobody: ...\n")
+    counted = {"lines": 14, "code lines": 6, "modules": 3, "public classes": 1}
     assert script.count_package(tmp_path) == counted
     done = subprocess.run([sys.executable, ROOT / "scripts" / "count"], capture_output=True, text=True, check=True)
     totals = dict(line.split(maxsplit=1)[::-1] for line in done.stdout.splitlines())

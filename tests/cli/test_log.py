@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank import engines, read_parquet
-from kinrank.checks.engine_sample import FEATURES, VECTOR, sample_documents
 from kinrank.engines import FeatureSet, connect
 from kinrank.registry import import_extra
 from tests.engines.conftest import index_body
+from tests.engines.engine_sample import FEATURES, VECTOR, sample_documents
 from tests.engines.servers import ADDRESSES
 from tests.engines.toy import ToyEngine
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -277,7 +278,10 @@ def test_parquet_is_read_like_lines_of_json(read: Read, tmp_path: Path):
     assert cells(read_clicks(files)) == cells(from_lines) == {("alien", "a", 1): (1, 0), ("alien", "b", 2): (1, 1)}
 
 
-def test_metarank_events(tmp_path: Path):
+def test_events_of_metarank_as_ubi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    page = (Path(__file__).parents[2] / "docs" / "clicks.md").read_text()
+    recipe = re.search(r"```python\n(import duckdb\n.*?)```", page, re.DOTALL)
+    assert recipe is not None
     ranking = {
         "event": "ranking", "id": "r1", "timestamp": "1599391467000", "user": "u1", "session": "s1",
         "fields": [{"name": "query", "value": "Alien"}], "items": [{"id": "a"}, {"id": "b"}],
@@ -287,9 +291,10 @@ def test_metarank_events(tmp_path: Path):
         "type": "click", "item": "b",
     }  # fmt: skip
     item = {"event": "item", "id": "m1", "item": "a", "timestamp": "1599391460000", "fields": []}
-    file = tmp_path / "events.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in (item, ranking, click)))
-    counts = read_clicks([file])
+    (tmp_path / "events.ndjson").write_text("".join(json.dumps(row) + "\n" for row in (item, ranking, click)))
+    monkeypatch.chdir(tmp_path)
+    exec(recipe[1], {})
+    counts = read_clicks(["queries.parquet", "events.parquet"])
     assert cells(counts) == {("alien", "a", 1): (1, 0), ("alien", "b", 2): (1, 1)}
     assert counts.funnel.read == {"queries": 1, "events": 1, "impressions": 2}
 

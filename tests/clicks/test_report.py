@@ -8,8 +8,8 @@ import numpy as np
 from kinrank import QuerySet
 from kinrank.clicks import read_clicks
 from kinrank.clicks.examination import estimate_examination
-from kinrank.clicks.judgments import THRESHOLDS, estimate_attractiveness, judgment_table
-from kinrank.clicks.report import measure_quality, write_click_report
+from kinrank.clicks.judgments import estimate_attractiveness
+from kinrank.clicks.report import measure_quality, quality_lines
 from kinrank.datasets import make_two_camps
 from tests.clicks.conftest import Simulate
 
@@ -74,20 +74,14 @@ def test_evidence_says_what_is_unknown(simulate: Simulate):
     assert quality.perplexity is None
 
 
-def test_the_page_loads_nothing_and_escapes_texts(simulate: Simulate, tmp_path: Path):
+def test_quality_in_words(simulate: Simulate):
     counts = simulate()
-    counts.funnel.notes.append("<script>alert(1)</script>")
     examination = estimate_examination(counts)
     found = estimate_attractiveness(counts, examination)
-    table = judgment_table(counts, found)
-    quality = measure_quality(counts, examination, found, people())
-    file = tmp_path / "clicks.html"
-    write_click_report(file, counts, examination, found, table, THRESHOLDS, quality)
-    page = file.read_text()
-    assert "default-src &#39;none&#39;" in page
-    assert not re.search(r"<script|https?://|url\(", page)
-    assert "&lt;script&gt;" in page
-    for title in ("What was read", "examine each rank", "Grades", "Head and tail", "How far to trust it"):
-        assert title in page
-    assert "Perplexity" in page
-    assert "order of human grades" in page
+    lines = list(quality_lines(measure_quality(counts, examination, found, people())))
+    assert sum("queries have" in line for line in lines) == len(lines) - 3
+    assert re.search(r"rank correlation of 0\.\d\d\.", lines[-3])
+    assert re.search(r"Perplexity .*: swaps 1\.\d{4}, click rate of the rank 1\.", lines[-2])
+    assert re.search(r"order of human grades, of [\d,]+: corrected 0\.\d{3}, click rate", lines[-1])
+    unknown = list(quality_lines(measure_quality(counts, examination, found)))
+    assert unknown[-1] == "Nothing here compares clicks with relevance: pass human judgments with --human."

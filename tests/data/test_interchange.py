@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections import namedtuple
 from collections.abc import Iterator
+from pathlib import Path
 
 import ir_datasets
 import numpy as np
@@ -14,7 +15,6 @@ import polars as pl
 import pytest
 
 from kinrank import QuerySet
-from kinrank.data.other_libraries import judgments_from_ir_datasets
 from kinrank.data.trec import qrels_from_queries
 from kinrank.errors import DataError
 from tests.data.query_sets import assert_same
@@ -28,28 +28,26 @@ RANX = """
 import ranx
 import numpy as np
 from kinrank import QuerySet
-from kinrank.data.other_libraries import qrels_from_ranx, qrels_to_ranx, run_from_ranx, run_to_ranx
-from kinrank.data.trec import qrels_from_queries, run_from_scores, scores_from_run
+from kinrank.data import trec
 
 queries = QuerySet.from_arrays([[0], [0], [0]], y=[0, 2, np.nan], qid=[7, 7, 9], doc_id=["a", "b", "a"])
-run = run_to_ranx(run_from_scores(queries, [0.5, 1.5, -1], tag="kin"))
-assert isinstance(run, ranx.Run)
+trec.write_run(trec.run_from_scores(queries, [0.5, 1.5, -1], tag="kin"), "kin.trec")
+run = ranx.Run.from_file("kin.trec", kind="trec")
 assert run.to_dict() == {"7": {"b": 1.5, "a": 0.5}, "9": {"a": -1.0}}
-back = run_from_ranx(run)
-assert (back.tag, back.rank.tolist()) == ("kin", [1, 2, 1])
-assert scores_from_run(queries, back).tolist() == [0.5, 1.5, -1]
+run.save("back.trec", kind="trec")
+back = trec.read_run("back.trec")
+assert trec.scores_from_run(queries, back).tolist() == [0.5, 1.5, -1]
 
-qrels = qrels_to_ranx(qrels_from_queries(queries))
-assert isinstance(qrels, ranx.Qrels)
+trec.write_qrels(trec.qrels_from_queries(queries), "qrels.trec")
+qrels = ranx.Qrels.from_file("qrels.trec", kind="trec")
 assert qrels.to_dict() == {"7": {"a": 0, "b": 2}}
-back = qrels_from_ranx(qrels)
-assert (back.qid.tolist(), back.doc_id.tolist(), back.grade.tolist()) == ([7, 7], ["b", "a"], [2, 0])
 """
 
 
-def test_ranx_and_back() -> None:
+def test_ranx_and_back(tmp_path: Path) -> None:
     # ranx compiles for a minute; interpreted, it takes seconds.
-    subprocess.run([sys.executable, "-c", RANX], check=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    environ = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-c", RANX], check=True, env=environ, cwd=tmp_path)
 
 
 def test_qrels_need_whole_grades() -> None:
@@ -70,16 +68,14 @@ class TinyDataset(ir_datasets.datasets.base.Dataset):
         yield ir_datasets.formats.TrecQrel("unknown", "d1", 1, "0")
 
 
-def test_judgments_of_ir_datasets() -> None:
-    table = judgments_from_ir_datasets(TinyDataset())
-    assert table.to_pylist() == [
-        {"qid": "7", "query": "alien", "doc_id": "d1", "y": 2},
-        {"qid": "7", "query": "alien", "doc_id": "d2", "y": 0},
-    ]
-    judged = QuerySet.from_table(table, text="query")
-    assert judged.query_columns["text"].tolist() == ["alien"]
-    with pytest.raises(DataError, match="has no queries: choose a data set with queries and qrels"):
-        judgments_from_ir_datasets(namedtuple("Corpus", "docs_iter")(None))
+def test_judgments_of_ir_datasets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "ecosystem.md").read_text()
+    recipe = re.search(r"```python\n(import ir_datasets\n.*?)```", page, re.DOTALL)
+    assert recipe is not None
+    monkeypatch.setattr(ir_datasets, "load", lambda _: TinyDataset())
+    monkeypatch.chdir(tmp_path)
+    exec(recipe[1], {})
+    assert (tmp_path / "judgments.csv").read_text().splitlines()[1:] == ['"7","alien","d1",2', '"7","alien","d2",0']
 
 
 def test_polars_data_frames() -> None:

@@ -26,7 +26,7 @@ KINDS = {".py", ".md", ".js", ".html", ".yaml", ".yml", ".ipynb", ".toml", ".ser
 # Records of what was, and the place that names what took the place of old words.
 EXCEPT = ("CHANGELOG.md", "docs/decisions/", "docs/reproduction.json", "src/kinrank/cli/app.py")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
-WORDS = ["Canary", "Group", "Interleaving", "Look", "Rung", "Shadow", "Weights per query"]
+WORDS = ["Canary", "Group", "Interleaving", "Look", "Rung", "Weights per query"]
 
 
 def texts() -> Iterator[tuple[str, str]]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kinrank.checks.engine_sample import FEATURES
 from kinrank.engines import FeatureSet, connect
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.errors import EngineUnreachableError
+from tests.engines.engine_sample import FEATURES
 from tests.engines.servers import ADDRESSES, VECTORS
 
 OpenEngine = Callable[..., LuceneEngine]

@@ -75,47 +75,8 @@ def _formula(request: dict[str, Any], X: Float64) -> Float64:
     return total
 
 
-def _positions(returned: Float64) -> Float64:
-    """Return positions from 1, NaN for documents that are not returned."""
-    found = ~np.isnan(returned)
-    position = np.argsort(np.argsort(np.where(found, -returned, np.inf), kind="stable"), kind="stable") + 1.0
-    return np.where(found, position, np.nan)
-
-
-def _elasticsearch_rrf(request: dict[str, Any], X: Float64) -> Float64:
-    rrf = request["retriever"]["rrf"]
-    parts = [
-        part["weight"] / (rrf["rank_constant"] + _positions(_returned(part["retriever"], X)))
-        for part in rrf["retrievers"]
-    ]
-    return np.nan_to_num(parts).sum(axis=0)
-
-
-def _opensearch_rrf(request: dict[str, Any], X: Float64) -> Float64:
-    combination = request["search_pipeline"]["phase_results_processors"][0]["score-ranker-processor"]["combination"]
-    parts = [
-        weight / (combination["rank_constant"] + _positions(_returned(query, X)))
-        for query, weight in zip(
-            request["query"]["hybrid"]["queries"], combination["parameters"]["weights"], strict=True
-        )
-    ]
-    return np.nan_to_num(parts).sum(axis=0)
-
-
-def _ranks(request: dict[str, Any], X: Float64) -> Float64:
-    rrf = request["query"]["rrf"]
-    total = np.zeros(len(X))
-    for prefetch, weight in zip(request["prefetch"], rrf["weights"], strict=True):
-        position = np.argsort(np.argsort(-X[:, prefetch["column"]]))
-        total += 1.0 / ((position + 1) / weight + rrf["k"] - 1)
-    return total
-
-
 ENGINES: dict[str, Callable[[dict[str, Any], Float64], Float64]] = {
     "opensearch-hybrid": _opensearch,
-    "opensearch-rrf": _opensearch_rrf,
     "elasticsearch-linear": _elasticsearch,
-    "elasticsearch-rrf": _elasticsearch_rrf,
     "qdrant-formula": _formula,
-    "qdrant-rrf": _ranks,
 }

@@ -33,11 +33,8 @@ PREFETCHES = {
 
 CASES = {
     "opensearch-hybrid": Case("opensearch-hybrid(size=20)", {"title": 3.0, "text": 1.0}, MATCHES),
-    "opensearch-rrf": Case("opensearch-rrf(size=20)", {"title": 3.0, "text": 1.0}, MATCHES),
-    "elasticsearch-rrf": Case("elasticsearch-rrf", {"title": 3.0, "text": 1.0}, RETRIEVERS),
     "elasticsearch-linear": Case("elasticsearch-linear", {"title": 0.5, "text": 2.0}, RETRIEVERS),
     "qdrant-formula": Case(
         "qdrant-formula", {"title": 0.5, "text": 2.0, "votes": -0.25}, {**PREFETCHES, "votes": "movie.votes"}
     ),
-    "qdrant-rrf": Case("qdrant-rrf(k=60)", {"title": 3.0, "text": 1.0}, PREFETCHES),
 }

@@ -3,12 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kinrank.checks import engine_checks
-from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
-from kinrank.checks.engines import EngineCheck
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.errors import EngineRefusedError
 from tests.engines.conftest import OpenEngine, index_body
+from tests.engines.engine_checks import EngineCheck, engine_checks
+from tests.engines.engine_sample import QUERY, VECTOR, sample_documents
 
 pytestmark = pytest.mark.engine
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from kinrank import QuerySet
-from kinrank.checks.engine_sample import FEATURES, QUERY, VECTOR, sample_documents
 from kinrank.engines import Engine, FeatureSet, connect
 from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger, LogCounts, ResumableLog
@@ -23,6 +22,7 @@ from kinrank.errors import (
     ParameterError,
 )
 from tests.engines.conftest import OpenEngine, index_body
+from tests.engines.engine_sample import FEATURES, QUERY, VECTOR, sample_documents
 from tests.engines.fault_proxy import DROP_CONNECTION, faulty_proxy
 
 pytestmark = pytest.mark.engine

@@ -174,15 +174,6 @@ def test_point_that_a_prefetch_does_not_return_gets_0_from_it(client: QdrantClie
         assert point.score == pytest.approx(sum(kept), abs=1e-5)
 
 
-def test_server_before_1_17_ignores_rrf_weights(client: QdrantClient, collection: Collection) -> None:
-    prefetches = {name: clause for name, clause in collection.prefetches(0).items() if name != "votes"}
-    one, other = (
-        ranked(client, TARGETS.make("qdrant-rrf").request(dict(zip(prefetches, weights, strict=True)), prefetches))
-        for weights in ([1.0, 1.0, 1.0], [100.0, 1.0, 0.0])
-    )
-    assert [point.score for point in one] == [point.score for point in other]
-
-
 def test_server_accepts_the_golden_request(client: QdrantClient) -> None:
     client.create_collection(
         "golden",

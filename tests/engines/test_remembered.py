@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from kinrank import KinRanker, QuerySet
-from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.query_dsl import SearchOptions
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
 from kinrank.serve.search import Searcher
 from tests.engines.conftest import OpenEngine, index_body
+from tests.engines.engine_sample import QUERY, VECTOR, sample_documents
 
 pytestmark = pytest.mark.engine
 QUERIES = [QUERY, "blue house", "old boat", "fast tree"]

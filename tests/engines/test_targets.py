@@ -12,7 +12,7 @@ from kinrank.data.normalization import NORMALIZATIONS
 from kinrank.engines.targets import TARGETS, Target, value_ranges
 from kinrank.errors import DataError, ParameterError
 from tests.engines.simulated_engines import ENGINES, clauses_for, scores
-from tests.engines.target_cases import CASES, GOLDEN, MATCHES, PREFETCHES, RETRIEVERS
+from tests.engines.target_cases import CASES, GOLDEN, MATCHES, RETRIEVERS
 
 NAMES = ["a", "b", "c"]
 
@@ -20,9 +20,6 @@ NAMES = ["a", "b", "c"]
 def make(name: str) -> Target:
     target: Target = TARGETS.make(name)
     return target
-
-
-SUMS = [name for name in TARGETS if make(name).fuses != "ranks"]
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
@@ -68,7 +65,7 @@ def test_negative_weight_raises_if_the_engine_does_not_support_it(name: str) -> 
     assert inverted == target.request({**case.weights, first: 0.5}, case.clauses)
 
 
-@pytest.mark.parametrize("name", [name for name in TARGETS if make(name).clause_kind])
+@pytest.mark.parametrize("name", list(TARGETS))
 def test_missing_or_unknown_clause_raises(name: str) -> None:
     case, target = CASES[name], make(CASES[name].spec)
     first, *rest = case.weights
@@ -81,7 +78,7 @@ def test_missing_or_unknown_clause_raises(name: str) -> None:
     [
         ("elasticsearch-linear(size='ten')", "size must be int, got"),
         ("opensearch-hybrid(size=0)", "size must be a positive integer, got 0"),
-        ("qdrant-rrf(k=True)", "k must be int, got 'True'"),
+        ("qdrant-formula(limit=True)", "limit must be int, got 'True'"),
         ("elasticsearch-linear(normalizer=zscore)", "normalizer must be 'none' | 'minmax' | 'l2_norm', got 'zscore'"),
     ],
 )
@@ -94,7 +91,7 @@ def test_invalid_spec_raises(spec: str, message: str) -> None:
     ("name", "settings", "message"),
     [
         ("elasticsearch-linear", {"size": "ten"}, "size must be a positive integer, got 'ten'"),
-        ("qdrant-rrf", {"k": True}, "k must be a positive integer, got True"),
+        ("qdrant-formula", {"limit": True}, "limit must be a positive integer, got True"),
         ("opensearch-hybrid", {"technique": 3}, "technique must be a string, got 3"),
     ],
 )
@@ -116,14 +113,14 @@ def test_request_that_the_engine_does_not_support_raises() -> None:
     with pytest.raises(ParameterError, match="window must be at least size, got 5 and 10"):
         make("elasticsearch-linear(window=5)").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
     with pytest.raises(DataError, match="ranges has no entry for 'text'"):
-        make("qdrant-rrf").request({"title": 1.0, "text": 1.0}, PREFETCHES, ranges={"title": (0.0, 1.0)})
+        make("opensearch-hybrid").request({"title": 1.0, "text": 1.0}, MATCHES, ranges={"title": (0.0, 1.0)})
     with pytest.raises(DataError, match="range of 'title' is below its minimum, got 1 to 0"):
         make("opensearch-hybrid").request(
             {"title": 1.0, "text": 1.0}, MATCHES, ranges={"title": (1, 0), "text": (0, 1)}
         )
 
 
-@pytest.mark.parametrize("spec", [*SUMS, "elasticsearch-linear(normalizer='minmax')"])
+@pytest.mark.parametrize("spec", [*TARGETS, "elasticsearch-linear(normalizer='minmax')"])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_engine_ranks_by_the_weighted_sum(spec: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -177,7 +174,7 @@ def test_weights_for_normalized_scores_need_the_same_normalization(name: str) ->
     case, target = CASES[name], make(CASES[name].spec)
     positive = {feature: abs(weight) for feature, weight in case.weights.items()}
     for normalization in NORMALIZATIONS:
-        if target.fuses == "ranks" or target.normalization == normalization:
+        if target.normalization == normalization:
             ranges = dict.fromkeys(positive, (0.0, 9.0))  # not used: the engine normalizes
             request = target.request(positive, case.clauses, normalization=normalization, ranges=ranges)
             assert request == target.request(positive, case.clauses)
@@ -193,24 +190,6 @@ def test_normalization_is_a_setting() -> None:
     assert make("elasticsearch-linear(normalizer='l2_norm')").normalization == "l2"
     processors = make("opensearch-hybrid(technique='l2')").request({"title": 1.0, "text": 1.0}, MATCHES)
     assert '"normalization": {"technique": "l2"}' in json.dumps(processors)
-
-
-@pytest.mark.parametrize("name", ["qdrant-rrf", "elasticsearch-rrf", "opensearch-rrf"])
-def test_equal_weights_give_plain_rrf(name: str) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.random((20, 3))
-    request = make(name).request(dict.fromkeys(NAMES, 0.7), clauses_for(name, NAMES))
-    constant = 1.0 if name == "qdrant-rrf" else 60.0  # Qdrant's default k is 2, and its positions start at 0
-    plain = (1.0 / (constant + 1.0 + np.argsort(np.argsort(-X, axis=0), axis=0))).sum(axis=1)
-    assert np.argsort(-scores(name, request, X)).tolist() == np.argsort(-plain).tolist()
-
-
-def test_rrf_uses_positions_only() -> None:
-    X = np.array([[0.0, 1.0, 0.0], [9.0, 0.9, 0.1], [10.0, 0.0, 0.2]])
-    weights = {"a": 1.0, "b": 1.0, "c": 1.0}
-    request = make("qdrant-rrf(k=2)").request(weights, clauses_for("qdrant-rrf", NAMES))
-    # Each list gives 1/2, 1/3, 1/4 by position, which is not the order of the sums 1, 10, 10.2.
-    np.testing.assert_allclose(scores("qdrant-rrf", request, X), [1 / 4 + 1 / 2 + 1 / 4, 1.0, 1 / 2 + 1 / 4 + 1 / 2])
 
 
 def test_every_target_has_a_case_and_a_simulated_engine() -> None:

@@ -30,7 +30,6 @@ def judgment_store_checks() -> list[Callable[[Open], None]]:
         check_failed_append_keeps_nothing,
         check_judgments_are_withdrawn_by_query_and_source,
         check_long_history_is_read_in_pages,
-        check_compacted_withdrawals_are_not_hidden,
         check_no_change_is_missed_among_slow_writers,
     ]
 
@@ -140,21 +139,6 @@ def check_long_history_is_read_in_pages(open_store: Open) -> None:
         seen += page.queries
         position, revision = page.through, page.revision
     require(sorted(seen) == sorted(f"{kind}{n}" for kind in "qr" for n in range(7)), "pages must be complete")
-
-
-def check_compacted_withdrawals_are_not_hidden(open_store: Open) -> None:
-    """After compacting, a reader from before it is told; later readers and new ones go on."""
-    store = open_store()
-    old = store.append(MODEL, [JudgmentRow("q1", "", "a"), JudgmentRow("q2", "", "a")])
-    _, withdrawn = store.delete(MODEL, query="q1")
-    require(store.compact(MODEL, withdrawn) == 1, "one mark must be removed")
-    require(list(store.read(MODEL).queries) == ["q2"], "a new reader must find what is left")
-    require(store.read(MODEL, withdrawn).queries == {}, "a reader at that revision must go on")
-    try:
-        store.read(MODEL, old)
-    except DataError:
-        return
-    raise AssertionError("a reader that has not seen a compacted withdrawal must raise DataError")
 
 
 def check_no_change_is_missed_among_slow_writers(open_store: Open) -> None:

@@ -18,7 +18,7 @@ from tests.serve.databases import DATABASES
 SECRET = "pa55"
 COMMANDS = [
     ["admin", "forget", "ADDRESS", "--client", "c1"],
-    ["admin", "judgments", "ADDRESS", "--model", "m", "--withdraw-query", "q1", "--compact-through", "0"],
+    ["admin", "judgments", "ADDRESS", "--model", "m", "--withdraw-query", "q1"],
     ["admin", "rules", "ADDRESS", "--query", "alien", "--pin", "d1"],
     ["admin", "rules", "ADDRESS", "--remove", "999"],
     ["admin", "audit", "ADDRESS"],

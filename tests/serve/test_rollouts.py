@@ -1,11 +1,9 @@
-"""Canary and shadow: versions of a store that rank a share of the queries, or are compared."""
+"""Canary: a version of a store that ranks a share of the queries."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from typer.testing import CliRunner
 from kinrank import KnnRanker, QuerySet
 from kinrank.cli import app
 from kinrank.errors import ParameterError
-from kinrank.serve import CandidateSet, Fallback, JudgedQuery, Ranking, Service, Settings
+from kinrank.serve import CandidateSet, Fallback, JudgedQuery, Service, Settings
 from kinrank.serve.models import SESSION
 from kinrank.serve.ranking import Job
 from kinrank.store import Arm, VersionStore, fingerprint
@@ -26,21 +24,13 @@ from tests.serve.observers import Deliveries, RecordingObserver
 POLLING = Settings(deadline=60.0, poll_interval=0.02)
 
 
-class Comparisons(RecordingObserver):
+class Results(RecordingObserver):
     def __init__(self) -> None:
         super().__init__()
         self.results: Counter[tuple[str, str, Fallback | None]] = Counter()
-        self.compared: list[tuple[Ranking, Ranking, float, float]] = []
-        self.dropped = 0
 
     def result(self, model: str, version: str, fallback: Fallback | None) -> None:
         self.results[model, version, fallback] += 1
-
-    def shadow(self, model: str, answer: Ranking, shadow: Ranking, tau: float, overlap: float) -> None:
-        self.compared.append((answer, shadow, tau, overlap))
-
-    def shadow_dropped(self, model: str) -> None:
-        self.dropped += 1
 
 
 @pytest.fixture
@@ -52,23 +42,12 @@ def store(tmp_path: Path, models: Path) -> VersionStore:
     return store
 
 
-@contextmanager
-def shadowed(store: VersionStore, tmp_path: Path, observer: Comparisons) -> Iterator[Service]:
-    """A service that has loaded version 2 as its shadow."""
-    store.assign("shadow", Arm(store.find("2").name))
-    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
-        shadow = service.rollouts["default"].shadow
-        assert shadow is not None
-        wait_until(lambda: shadow.current is not None)
-        yield service
-
-
 def test_canary_ranks_its_share_and_keeps_its_sessions(
     store: VersionStore, tmp_path: Path, models: Path, up: CandidateSet
 ):
     current, canary = fingerprint(models / "knn"), fingerprint(models / "single")
     texts = [replace(up, text=None, ids=[f"{query}-{each}" for each in "abc"]) for query in range(300)]
-    observer = Comparisons()
+    observer = Results()
     with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
         rollout = service.rollouts["default"]
 
@@ -143,7 +122,7 @@ def test_canary_has_no_share_once_the_store_names_another_one(
     KnnRanker(7).fit(camps).save(tmp_path / "third", examples=camps[:3])
     third = store.publish(tmp_path / "third").name
     next((tmp_path / "store" / "versions" / third).glob("*.npy")).write_bytes(b"")
-    observer = Comparisons()
+    observer = Results()
     with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
         canary = service.rollouts["default"].canary
         assert canary is not None
@@ -158,7 +137,7 @@ def test_canary_has_no_share_once_the_store_names_another_one(
 
 
 def test_result_after_the_deadline_counts_as_late(store: VersionStore, tmp_path: Path, up: CandidateSet):
-    observer = Comparisons()
+    observer = Results()
     with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
         delivered = Deliveries()
         served = service.slots["default"].current
@@ -169,55 +148,15 @@ def test_result_after_the_deadline_counts_as_late(store: VersionStore, tmp_path:
         assert observer.results == {("default", served.fitted, Fallback.LATE): 1}
 
 
-def test_shadow_survives_an_error(store: VersionStore, tmp_path: Path, up: CandidateSet):
-    observer = Comparisons()
-    with shadowed(store, tmp_path, observer) as service:
-        service.workers.shadows[0].is_busy = lambda: 1 // 0
-        service.rank(up)
-        wait_until(lambda: observer.errors)
-        assert "shadow: " in observer.errors[0]
-        service.workers.shadows[0].is_busy = lambda: False
-        service.rank(up)
-        wait_until(lambda: observer.compared)
-
-
-def test_shadow_is_compared_and_never_answers(store: VersionStore, tmp_path: Path, models: Path, up: CandidateSet):
-    observer = Comparisons()
-    with shadowed(store, tmp_path, observer) as service:
-        answers = []
-
-        def compared() -> bool:
-            answers.append(service.rank(up).version)
-            return bool(observer.compared)
-
-        wait_until(compared)
-        assert set(answers) == {fingerprint(models / "knn")}
-        answer, found, tau, overlap = observer.compared[0]
-        assert (answer.version, found.version) == (fingerprint(models / "knn"), fingerprint(models / "single"))
-        assert sorted(found.ids) == sorted(answer.ids)
-        assert (tau == 1.0) == (found.ids == answer.ids)
-        assert overlap == 1.0  # of three documents
-        assert {version for _, version, _ in observer.results} == set(answers)
-
-
-def test_shadow_drops_its_work_while_queries_are_ranked(store: VersionStore, tmp_path: Path, up: CandidateSet):
-    observer = Comparisons()
-    with shadowed(store, tmp_path, observer) as service:
-        service.workers.shadows[0].is_busy = lambda: True
-        assert service.rank(up).fallback is None
-        wait_until(lambda: observer.dropped == 1)
-        assert observer.compared == []
-
-
 def test_commands_change_the_rollout(store: VersionStore, tmp_path: Path):
     def run(*args: str) -> int:
         return CliRunner().invoke(app, ["admin", "models", str(tmp_path / "store"), *args]).exit_code
 
     second = store.find("2").name
-    assert run("--canary", "2:0.05", "--shadow", "2") == 0
-    assert (store.rollout()["canary"], store.rollout()["shadow"]) == (Arm(second, 0.05), Arm(second))
+    assert run("--canary", "2:0.05") == 0
+    assert store.rollout()["canary"] == Arm(second, 0.05)
     assert run("--canary", "none") == 0
-    assert set(store.rollout()) == {"current", "shadow"}
+    assert set(store.rollout()) == {"current"}
     assert run("--canary", "2:much") == run("--canary", "2:1.5") == run("--canary", "9:0.1") == 2
     assert run("--canary", "2") == 2  # all queries would be a rollout
     (tmp_path / "store" / "rollout.json").write_text("{")

@@ -114,7 +114,7 @@ def test_start_that_raises_leaves_no_thread_behind(models: Path, tmp_path: Path)
     with pytest.raises(RejectedModelError, match="later does not exist"):
         service.start()
     left = {thread.name for thread in set(threading.enumerate()) - before}
-    assert not {name for name in left if name.startswith(("rank-", "shadow-", "watch", "learn", "poll-"))}
+    assert not {name for name in left if name.startswith(("rank-", "watch", "learn", "poll-"))}
 
 
 def test_model_with_other_features_replaces_the_current_one_only_if_that_is_accepted(

@@ -90,8 +90,8 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
-        (["--canary", "0.1", "--shadow", "0.1"], "--publish takes --canary SHARE, --shadow SHARE or neither"),
-        (["--use", "1"], "--publish takes --canary SHARE, --shadow SHARE or neither"),
+        (["--canary", "0.1", "--use", "1"], "--publish takes --canary SHARE, or no other option"),
+        (["--use", "1"], "--publish takes --canary SHARE, or no other option"),
         (["--canary", "2:0.1"], "write SHARE, such as 0.05, got '2:0.1'"),
         (["--canary", "1.5"], "share"),
     ],

@@ -37,9 +37,6 @@ def check_exists(address: str) -> None:
         )
 
 
-# --- ``kinrank admin key``: create an API key for the service ---------------------------------------------------------
-
-
 class _RoleName(StrEnum):
     """The values of `kinrank.serve.keys.Role`, repeated here so that ``--help`` does not import the service."""
 
@@ -67,9 +64,6 @@ def key(
     console.info(f"{file}: added key {name!r} with role {role.value!r}; the key is not shown again")
 
 
-# --- ``kinrank admin models``: upload versions of a model, list them, and choose which one is in use ------------------
-
-
 def models(
     address: Annotated[
         str, typer.Argument(metavar="ADDRESS", help="Store of versions: a folder, or s3://bucket/models.")
@@ -91,23 +85,18 @@ def models(
             help="Version that ranks a share of the queries, such as 13:0.05; or none. With --publish, the share.",
         ),
     ] = None,
-    shadow: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VERSION:SHARE",
-            help="Version that is compared on a share of the queries; or none. With --publish, the share.",
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the published versions of a model, upload another, and choose which one is in use."""
-    from kinrank.store.versions import CANARY, CURRENT, SHADOW, VersionStore
+    from kinrank.store.versions import CANARY, CURRENT, VersionStore
 
     store = VersionStore(address)
     if publish is not None:
-        _publish(store, publish, {CURRENT: use, CANARY: canary, SHADOW: shadow})
+        if use is not None:
+            raise ParameterError("--publish takes --canary SHARE, or no other option, which puts the model into use")
+        _publish(store, publish, canary)
         return
-    for role, wanted in ((CURRENT, use), (CANARY, canary), (SHADOW, shadow)):
+    for role, wanted in ((CURRENT, use), (CANARY, canary)):
         if wanted is not None:
             _assign(store, role, wanted)
     rollout = store.rollout()
@@ -133,15 +122,12 @@ def models(
     console.print_result(table)
 
 
-def _publish(store: VersionStore, model: str, wanted: dict[str, str | None]) -> None:
-    """Upload a model and give it a role: the current version, or the canary or shadow of a share of the queries."""
+def _publish(store: VersionStore, model: str, canary: str | None) -> None:
+    """Upload a model as the current version, or as the canary of a share of the queries."""
     from kinrank.rankers.kin.stored import with_evidence_inside
-    from kinrank.store.versions import CURRENT, Arm
+    from kinrank.store.versions import CANARY, CURRENT, Arm
 
-    shares = {role: share for role, share in wanted.items() if share is not None}
-    if len(shares) > 1 or CURRENT in shares:
-        raise ParameterError("--publish takes --canary SHARE, --shadow SHARE or neither, which puts the model into use")
-    role, share = next(iter(shares.items()), (CURRENT, "1"))
+    role, share = (CURRENT, "1") if canary is None else (CANARY, canary)
     arm = Arm("", _share(share, share, "SHARE, such as 0.05"))  # refuses an invalid share before the upload
     store.check_role(role)
     with with_evidence_inside(model) as whole:
@@ -174,9 +160,6 @@ def _assign(store: VersionStore, role: str, wanted: str) -> None:
     console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")
 
 
-# --- ``kinrank admin judgments``: export and withdraw the judgments of a service -------------------------------------
-
-
 def judgments(
     address: Address,
     model: Annotated[str, typer.Option(metavar="NAME", help="Name of the model in the service.")] = "default",
@@ -188,10 +171,6 @@ def judgments(
     ] = None,
     withdraw_source: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="Source whose judgments are withdrawn.")
-    ] = None,
-    compact_through: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="REVISION", help="Revision up to which marks of withdrawn judgments are removed."),
     ] = None,
 ) -> None:
     """Export and withdraw the judgments of a service, and print their revision."""
@@ -206,8 +185,6 @@ def judgments(
         if withdraw_query is not None or withdraw_source is not None:
             withdrawn, _ = store.delete(model, query=withdraw_query, source=withdraw_source)
             console.info(f"{store.database}: withdrew the judgments of {withdrawn} pairs of query and source")
-        if compact_through is not None:
-            console.info(f"{store.database}: removed {store.compact(model, compact_through)} marks")
         if export is not None:
             queries, revision = exported_queries(store, model)
             write_parquet(queries, export)
@@ -215,9 +192,6 @@ def judgments(
         typer.echo(store.revision(model))
     finally:
         store.close()
-
-
-# --- ``kinrank admin rules``: pin, hide and boost documents for a query, in the database of a service -----------------
 
 
 def rules(
@@ -322,9 +296,6 @@ def _date(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="minutes")
 
 
-# --- ``kinrank admin forget``: delete what a service has stored of a client -------------------------------------------
-
-
 def forget(
     address: Address,
     client: Annotated[
@@ -377,9 +348,6 @@ def forget(
             f"name their folders with --folder; models in use: {used}"
         )
     typer.echo(lists)
-
-
-# --- ``kinrank admin audit``: what changed what a service ranks, and who did it ---------------------------------------
 
 
 def audit(

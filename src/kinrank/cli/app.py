@@ -41,7 +41,6 @@ EXAMPLES = {
     "serve": "kinrank serve model",
     "data convert": "kinrank data convert train.csv train.parquet",
     "data split": "kinrank data split judged.csv train.parquet test.parquet --group customer",
-    "data describe": "kinrank data describe train.parquet --nearest 5",
     "admin key": "kinrank admin key keys.txt shop",
     "admin models": "kinrank admin models s3://bucket/models --publish model",
     "admin judgments": "kinrank admin judgments sqlite:///judgments.db --export live.parquet",
@@ -64,8 +63,8 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 }
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "data": (
-        "Convert, split and describe queries.",
-        (with_columns(data.convert), with_columns(data.split), with_columns(data.describe)),
+        "Convert and split queries.",
+        (with_columns(data.convert), with_columns(data.split)),
     ),
     "admin": (
         "Manage a service: keys, versions of models, judgments, rules, the audit log, and clients to forget.",

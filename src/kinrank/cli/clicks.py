@@ -28,7 +28,7 @@ def clicks(
         list[str],
         typer.Argument(
             metavar="LOG",
-            help="UBI queries and events, Metarank events or a table (.ndjson, .parquet, .csv), or the address of an "
+            help="UBI queries and events, or a table (.ndjson, .parquet, .csv), or the address of an "
             "engine with UBI indexes, ENGINE+http://HOST:PORT.",
         ),
     ],
@@ -43,9 +43,7 @@ def clicks(
         int,
         typer.Option(min=1, help="Fewest clients of a query that is judged or evidence, if the log names its clients."),
     ] = 2,
-    model: Annotated[
-        str, typer.Option(help="Model of examination: swaps, pbm, trust, cascade, coec or none.")
-    ] = "swaps",
+    model: Annotated[str, typer.Option(help="Model of examination: swaps, trust, cascade or none.")] = "swaps",
     grades: Annotated[
         str,
         typer.Option(
@@ -62,7 +60,6 @@ def clicks(
         str, typer.Option(metavar="NAME=VALUE,...", help="Query attributes of lists to drop, such as model=kin.")
     ] = "",
     since: Annotated[str | None, typer.Option(metavar="DATE", help="First date to use.")] = None,
-    prior: Annotated[float, typer.Option(help="Number of impressions that the prior counts as.")] = 20.0,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,9 +68,11 @@ def clicks(
             help="Other field of kinrank.clicks.LogOptions, such as format=ubi, max_rank=20 or memory=8GB; repeatable.",
         ),
     ] = None,
-    report: Annotated[str | None, typer.Option(metavar="FILE", help="HTML page with the evidence.")] = None,
+    quality: Annotated[
+        bool, typer.Option("--quality", help="Also measure how far the judgments can be trusted.")
+    ] = False,
     human: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Human judgments to compare with in the report.")
+        str | None, typer.Option(metavar="FILE", help="Human judgments that --quality compares with.")
     ] = None,
     human_looks: Annotated[
         float, typer.Option(metavar="LOOKS", help="Looks that a grade of --human counts as in the evidence; 0: none.")
@@ -125,8 +124,8 @@ def clicks(
     }
     options = LogOptions(**chosen | parse_settings(LogOptions, settings or []))
     if workers is not None or ray is not None:
-        if evidence is None or out or report or human:
-            raise ParameterError("--workers and --ray are for --evidence alone: leave out --out, --report and --human")
+        if evidence is None or out or quality or human:
+            raise ParameterError("--workers and --ray are for --evidence alone: leave out --out, --quality and --human")
         _add_logs(log, evidence, model, options, ray, workers)
         return
     thresholds = [_number("grades", word) for word in grades.split(",")] if grades else list(THRESHOLDS)
@@ -146,11 +145,9 @@ def clicks(
             console.info(note)
         with console.progress("estimating"):
             examination = examination_for(counts, model, evidence)
-            attractiveness = estimate_attractiveness(counts, examination, strength=prior)
+            attractiveness = estimate_attractiveness(counts, examination)
             said = len(counts.funnel.notes)
-            table = None
-            if out is not None or report is not None:
-                table = judgment_table(counts, attractiveness, thresholds)
+            table = None if out is None else judgment_table(counts, attractiveness, thresholds)
         console.print_result(_examination_table(examination))
         console.info(examination.verdict)
         for warning in examination.warnings:
@@ -163,14 +160,15 @@ def clicks(
             _add_evidence(opened, examination, evidence, files, judged)
     for download in downloads:
         download.remove()
-    if report is not None and table is not None:
-        from kinrank.clicks.report import measure_quality, write_click_report
+    if quality:
+        from kinrank.clicks.report import measure_quality, quality_lines
         from kinrank.engines.logger import read_judgments
 
         with console.progress("measuring quality"):
             people = None if human is None else read_judgments(human)
-            quality = measure_quality(counts, examination, attractiveness, people)
-        write_click_report(report, counts, examination, attractiveness, table, thresholds, quality)
+            measured = measure_quality(counts, examination, attractiveness, people)
+        for line in quality_lines(measured):
+            console.print_result(line)
     if out is None or table is None:
         return
     listed = ", ".join(f"{number:,} of grade {grade}" for grade, number in grade_counts(table).items())

@@ -63,17 +63,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
     The bar names the stage that the work is in (`kinrank.progress`). If stderr is not a terminal, a line every
     `LINE_INTERVAL` seconds does.
 
-    Parameters
-    ----------
-    what
-        The task, such as "reading".
-    total
-        Number of steps; None if unknown.
-
-    Yields
-    ------
-    Callable
-        Call it with the number of steps just completed.
+    Yields a function that takes the number of steps just completed.
     """
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     bar = Progress(

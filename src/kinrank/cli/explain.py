@@ -17,9 +17,6 @@ from kinrank.data.source import FORMATS
 from kinrank.engines.targets import TARGETS
 from kinrank.errors import DataError, FileFormatError, ParameterError
 
-# --- ``kinrank explain --weights``: print weights of each query for an engine, or the requests that apply them --------
-
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -174,9 +171,6 @@ def _print_requests(make: _Requests, rows: Iterator[Row], *, single: bool) -> No
         console.warn(
             f"no request for {len(refused):,} of {answered + len(refused):,} queries; first reason: {refused[0]}"
         )
-
-
-# --- ``kinrank explain``: show why a model ranks a query as it does, or print its weights for a search engine ---------
 
 
 _PANEL = "Weights for a search engine"

@@ -45,15 +45,8 @@ def read_evidence(folder: str | None) -> SplitInTime | None:
 def read_queries(path: str, n_features: int | None = None, model: Ranker | None = None) -> QuerySet:
     """Read queries with a progress bar.
 
-    Parameters
-    ----------
-    path
-        See `kinrank.data.source.Source`.
-    n_features
-        Number of features in a LETOR file. A feature that no line names is 0, so pass the number of features of the
-        model or of the training data.
-    model
-        The model that will rank them: the keys of its memory are columns of documents.
+    A LETOR file needs the number of features of the model or of the training data: a feature that no line names is
+    0. The keys of the memory of a model are columns of documents.
     """
     columns = table_columns.get()
     if model is not None:
@@ -82,10 +75,7 @@ def check_features(queries: QuerySet, path: str, *, named: bool) -> None:
 def check_added_rows(queries: QuerySet, leaks: OnLeak) -> AddedRows | None:
     """Return candidates that look like relevant documents added to the hits of an engine, with a warning.
 
-    Raises
-    ------
-    LeakError
-        There are some, and `leaks` says to refuse them.
+    Raise `LeakError` if `leaks` says to refuse them.
     """
     from kinrank.study.leaks import find_added_rows
 
@@ -98,17 +88,7 @@ def check_added_rows(queries: QuerySet, leaks: OnLeak) -> AddedRows | None:
 
 
 def announce(queries: QuerySet, path: str, missing: str = "mean") -> None:
-    """Print what was read to learn from: the features by name, how many values are missing, and what fills them.
-
-    Parameters
-    ----------
-    queries
-        What was read.
-    path
-        From where.
-    missing
-        The setting `missing` of the ranker.
-    """
+    """Print what was read to learn from: the features by name, how many values are missing, and what fills them."""
     import numpy as np
 
     from kinrank.data.query_rows import default_names

@@ -16,8 +16,6 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.query_rows import offsets_of
 from kinrank.errors import DataError
 
-# --- what was read from a log and what was dropped, by reason ---------------------------------------------------------
-
 
 @dataclass
 class Funnel:
@@ -63,9 +61,6 @@ class Funnel:
         for (stage, reason), rows in other.dropped.items():
             self.drop(stage, reason, rows)
         self.columns += [each for each in other.columns if each not in self.columns]
-
-
-# --- counts of impressions and clicks by query, document and rank -----------------------------------------------------
 
 
 DAYS = ("even", "odd")
@@ -139,10 +134,7 @@ class ClickCounts:
     def part(self, name: str) -> ClickCounts:
         """Return the counts of one part of the log, with the same cells.
 
-        Parameters
-        ----------
-        name
-            "late" is the last fifth of the time and "early" is before; "even" and "odd" are the early days.
+        "late" is the last fifth of the time and "early" is before; "even" and "odd" are the early days.
         """
         if name in DAYS:
             impressions, clicks = self.days[name]
@@ -154,9 +146,6 @@ class ClickCounts:
         return replace(self, impressions=impressions, clicks=clicks, reward=clicks, days=days)
 
 
-# --- collect the counts of a log from a stream of cells, without holding the texts of all cells in memory -------------
-
-
 _KEYS = ["code", "document"]
 
 
@@ -165,18 +154,9 @@ def collect_cells(
 ) -> ClickCounts:
     """Build counts from a stream of cells.
 
-    Parameters
-    ----------
-    batches
-        Columns code (of the query), document, rank, reason, impressions and clicks, both also for even and odd days,
-        and optionally reward and examined. Rows without a code come first: the impressions that were dropped for a
-        reason. The others are sorted by code, document and rank.
-    texts
-        The text of each query by its code.
-    funnel
-        Receives the numbers of impressions that were read and dropped.
-    few
-        Whether too few clients asked each query, by its code.
+    Batches have the columns code (of the query), document, rank, reason, impressions and clicks, both also for even
+    and odd days, and optionally reward and examined. Rows without a code come first: the impressions that were
+    dropped for a reason. The others are sorted by code, document and rank.
     """
     dropped: dict[str | None, int] = {}
     columns: dict[str, list[NDArray[Any]]] = {}

@@ -4,10 +4,8 @@ All models are affine in the attractiveness α of the document: P(click | docume
 
 ==========  ==========================================================================================
 ``swaps``   slopes from documents seen at several ranks, see `kinrank.clicks.examination` (recommended)
-``pbm``     the position-based model by expectation maximization, from the same documents
 ``trust``   slopes and offsets: users also click on unattractive documents at trusted ranks, see `affine`
 ``cascade`` users read from the top and stop at their last click; later ranks are not examined
-``coec``    slopes are the click rates of the ranks: clicks over expected clicks
 ``none``    slopes are 1: plain click rates
 ==========  ==========================================================================================
 """
@@ -26,48 +24,6 @@ from scipy.stats import chi2
 from kinrank.arrays import Float64, Int64
 from kinrank.clicks.counts import ClickCounts
 from kinrank.errors import DataError, ParameterError
-
-# --- expectation maximization over counts for the position-based model (Richardson et al., 2007) ----------------------
-
-
-_EM_STEPS = 500
-_EM_TOLERANCE = 1e-5
-_TINY = 1e-9
-
-
-def fit_position_based(counts: ClickCounts, known: Int64, start: Float64) -> Float64:
-    """Return P(examined) of the known ranks relative to the first: P(click) = θ_k α.
-
-    Only documents seen at several of the ranks are used: the attractiveness of any other document fits every curve.
-    There is one parameter per document, so that documents with few impressions bias the curve; swaps have no such
-    parameters.
-    """
-    place = np.full(counts.n_ranks + 1, -1)
-    place[known + 1] = np.arange(len(known))
-    usable = (place[counts.rank] >= 0) & (counts.impressions > 0)
-    several = np.bincount(counts.pair_of_cell[usable], minlength=counts.n_pairs) > 1
-    usable &= several[counts.pair_of_cell]
-    rank = place[counts.rank[usable]]
-    _, pair = np.unique(counts.pair_of_cell[usable], return_inverse=True)
-    clicks = counts.clicks[usable]
-    skips = counts.impressions[usable] - clicks
-    shown = np.bincount(pair, clicks + skips)
-    of_rank = np.bincount(rank, clicks + skips, minlength=len(known))
-    theta = np.minimum(start, 1.0)
-    alpha = (np.bincount(pair, clicks) + 0.5) / (np.bincount(pair, (clicks + skips) * theta[rank]) + 1)
-    alpha = np.clip(alpha, 0.01, 0.99)
-    for _ in range(_EM_STEPS):
-        a, p = alpha[pair], theta[rank]
-        neither = np.maximum(1 - p * a, _TINY)
-        alpha = np.bincount(pair, clicks + skips * a * (1 - p) / neither) / shown
-        new = np.bincount(rank, clicks + skips * p * (1 - a) / neither, minlength=len(known)) / of_rank
-        change = np.abs(new - theta).max()
-        theta = new
-        if change < _EM_TOLERANCE:
-            break
-    curve: Float64 = theta / theta[0]
-    return curve
-
 
 # --- how often each rank is examined, from documents that were shown at several ranks of the same query ---------------
 #
@@ -89,19 +45,7 @@ _SWAP_TOLERANCE = 1e-9
 def contests(counts: ClickCounts, group: Int64, n_groups: int) -> Float64:
     """Return the comparable clicks at rank k against rank l, of each group of queries.
 
-    Parameters
-    ----------
-    counts
-        The counts of a log.
-    group
-        The group of each pair.
-    n_groups
-        Number of groups.
-
-    Returns
-    -------
-    array of shape (groups, ranks, ranks)
-        Entry (g, k, l): clicks at rank k of documents that were also shown at rank l.
+    Entry (g, k, l): clicks at rank k of documents that were also shown at rank l.
     """
     won = np.zeros((n_groups, counts.n_ranks, counts.n_ranks))
     _add_contests(counts.offsets, counts.rank, counts.impressions, counts.clicks, group, won)
@@ -210,10 +154,7 @@ class _AffineFit:
 def regress_on_first_rank(counts: ClickCounts, known: Int64, group: Int64, n_groups: int) -> _AffineFit | None:
     """Return slopes and offsets, and their standard errors by leaving groups of queries out.
 
-    Returns
-    -------
-    _AffineFit or None
-        None if the log has too few clicks, or only one day.
+    Return None if the log has too few clicks, or only one day.
     """
     if not counts.days:
         return None
@@ -280,11 +221,8 @@ def _solve(sums: Float64) -> Float64:
     return np.array([slope, (here - slope * there) / one])
 
 
-# --- models of what users examine: how often a document at a rank is clicked, given how attractive it is --------------
-
-
-MODELS = ("swaps", "pbm", "trust", "cascade", "coec", "none")
-_CORRECTED = ("swaps", "pbm", "trust")
+MODELS = ("swaps", "trust", "cascade", "none")
+_CORRECTED = ("swaps", "trust")
 _MISFIT = 0.001  # p-value below which a model does not fit
 
 
@@ -326,10 +264,8 @@ class Examination:
 def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examination:
     """Estimate how users examine the ranks of a log.
 
-    Raises
-    ------
-    DataError
-        If the log does not identify the examination: documents never change their rank, or too few of them do.
+    Raise `DataError` if the log does not identify the examination: documents never change their rank, or too few of
+    them do.
 
     Examples
     --------
@@ -355,7 +291,7 @@ def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examinati
     if len(known) < 2:
         raise DataError(
             f"{verdict} Examination and relevance cannot be told apart in this log. Show some documents at other ranks "
-            "(randomize, or change the ranking), or ask for a model without correction: none, coec or cascade"
+            "(randomize, or change the ranking), or ask for a model without correction: none or cascade"
         )
     won = won[:, known][:, :, known]
     slope, deviation = jackknife(won)
@@ -377,9 +313,6 @@ def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examinati
     )
     if model == "swaps":
         return found
-    if model == "pbm":
-        fitted = fit_position_based(counts, known, slope)
-        return replace(found, slope=fitted, drawn=both * (fitted / slope))
     if affine is None:
         raise DataError("too few clicks, or only one day of them, for the model trust: use the model swaps")
     if affine.strength[1:].min() < MIN_STRENGTH:
@@ -403,14 +336,9 @@ def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examinati
 
 def _fixed(counts: ClickCounts, model: str) -> Examination:
     """Return a model whose slopes are not estimated from changes of rank."""
-    shown = counts.by_rank(counts.impressions)
-    ranks = np.flatnonzero(shown) + 1
+    ranks = np.flatnonzero(counts.by_rank(counts.impressions)) + 1
     slope = np.ones(len(ranks))
-    if model == "coec":
-        rate = (counts.by_rank(counts.clicks) + 0.5) / (shown + 1)
-        slope = rate[ranks - 1] / rate[ranks[0] - 1]
     what = {
-        "coec": "Slopes are the click rates of ranks: better documents at the top look like examination.",
         "cascade": "Ranks after the last click of a list count as not examined; nothing is estimated.",
         "none": "No correction: high ranks look more relevant than they are.",
     }[model]

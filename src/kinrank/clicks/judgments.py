@@ -20,9 +20,6 @@ from kinrank.data.files import PathLike, atomic_writer
 from kinrank.errors import DataError, ParameterError
 from kinrank.parallel import Serial, Threads, map_ordered, usable_threads
 
-# --- how attractive each document is, and how surely that is known ----------------------------------------------------
-
-
 MIN_STRENGTH = 20.0
 _STEPS = 60
 _CLOSE = 1e-12
@@ -196,9 +193,6 @@ def _fit_pairs(offsets, rank, shown, reward, slope, offset, a, b):  # type: igno
         mode[pair] = min(max(alpha, _TINY), 1 - _TINY)
         size[pair] = information * mode[pair] * (1 - mode[pair])
     return mode, size
-
-
-# --- write judgments made from clicks: grades, and what they are based on ---------------------------------------------
 
 
 THRESHOLDS = (1.25, 1.75, 2.5)

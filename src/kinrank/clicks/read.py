@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-# --- what to read from a click log and what to leave out --------------------------------------------------------------
-
-
-FORMATS = ("auto", "ubi", "metarank", "table")
+FORMATS = ("auto", "ubi", "table")
 ATTRIBUTES = ("drop", "apart", "ignore")
 SEEN = ("auto", "events", "results")
 COLUMNS = ("query", "session", "document", "rank", "clicked", "time", "client", "explored")
@@ -41,7 +38,7 @@ class LogOptions:
     """Options of `read_clicks`."""
 
     format: str = "auto"
-    """"ubi", "metarank" or "table"; "auto" looks at the files."""
+    """"ubi" or "table"; "auto" looks at the files."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """For a table: the name of each column of `COLUMNS` that is named differently. The last three are optional."""
     actions: Mapping[str, float] = field(default_factory=lambda: {"click": 1.0})
@@ -150,13 +147,7 @@ def seconds(column: str, stored: str = "VARCHAR") -> str:
 
     Numbers count seconds, milliseconds, microseconds or nanoseconds since 1970. Their size tells which, since these
     are far apart for all times from 1995 to 2100; others are taken as seconds, which `is_known_time` refuses.
-
-    Parameters
-    ----------
-    column
-        The SQL of the column.
-    stored
-        Its type. Numbers are read as such, because parsing their text takes far longer.
+    Numbers are read as such, because parsing their text takes far longer.
 
     Examples
     --------
@@ -224,18 +215,6 @@ _UBI_EVENTS = {
     "timestamp": "VARCHAR",
     "event_attributes": "JSON",
 }
-_METARANK = {
-    "event": "VARCHAR",
-    "id": "VARCHAR",
-    "ranking": "VARCHAR",
-    "timestamp": "VARCHAR",
-    "user": "VARCHAR",
-    "session": "VARCHAR",
-    "type": "VARCHAR",
-    "item": "VARCHAR",
-    "items": "JSON",
-    "fields": "JSON",
-}
 
 
 def file_format(path: Path) -> str:
@@ -252,14 +231,8 @@ def file_format(path: Path) -> str:
 def scan(database: DuckDBPyConnection, path: Path, columns: Mapping[str, str] | None = None) -> str:
     """Return the SQL that reads a file.
 
-    Parameters
-    ----------
-    database
-        The database that will read it.
-    path
-        The file.
-    columns
-        The type of each column to take; absent columns are NULL. None takes all columns with the types of the file.
+    `columns` has the type of each column to take; absent columns are NULL. None takes all columns with the types of
+    the file.
     """
     kind = file_format(path)
     if kind == "json":
@@ -309,13 +282,11 @@ def column_names(database: DuckDBPyConnection, path: Path) -> set[str]:
 
 
 def log_format(database: DuckDBPyConnection, files: Sequence[Path], options: LogOptions) -> str:
-    """Return "ubi", "metarank" or "table", from the options or the columns of the files."""
+    """Return "ubi" or "table", from the options or the columns of the files."""
     if options.format != "auto":
         return options.format
     names = set().union(*(column_names(database, file) for file in files))
-    if names & {"action_name", "user_query", "query_response_hit_ids"}:
-        return "ubi"
-    return "metarank" if "event" in names else "table"
+    return "ubi" if names & {"action_name", "user_query", "query_response_hit_ids"} else "table"
 
 
 def create_ubi(database: DuckDBPyConnection, files: Sequence[Path]) -> None:
@@ -340,24 +311,6 @@ def create_ubi(database: DuckDBPyConnection, files: Sequence[Path]) -> None:
             json_extract_string(event_attributes, '$.object.object_id') AS document,
             try_cast(json_extract_string(event_attributes, '$.position.ordinal') AS BIGINT) AS rank
         FROM ({_union(database, events, _UBI_EVENTS)})""")
-
-
-def create_metarank(database: DuckDBPyConnection, files: Sequence[Path]) -> None:
-    """Create the relations ``lists`` and ``events`` from Metarank's events; those of items and users are skipped."""
-    database.execute(f"""
-        CREATE VIEW log AS SELECT *, {seconds('"timestamp"')} AS time,
-            coalesce("user", session) AS client FROM ({_union(database, files, _METARANK)})""")
-    database.execute("""
-        CREATE TABLE lists AS
-        SELECT id AS list, json_extract_string(list_filter(
-                CAST(fields AS JSON[]), lambda f: json_extract_string(f, '$.name') = 'query')[1], '$.value') AS query,
-            client, time, CAST(NULL AS JSON) AS attributes,
-            list_transform(CAST(items AS JSON[]), lambda i: json_extract_string(i, '$.id')) AS documents
-        FROM log WHERE event = 'ranking' OR event IS NULL""")
-    database.execute("""
-        CREATE TABLE events AS
-        SELECT ranking AS list, type AS action, client, time, item AS document, CAST(NULL AS BIGINT) AS rank
-        FROM log WHERE event = 'interaction'""")
 
 
 def table_rows(database: DuckDBPyConnection, files: Sequence[Path], options: LogOptions, funnel: Funnel) -> str:
@@ -659,9 +612,6 @@ def _by_reason(database: DuckDBPyConnection, table: str) -> dict[str | None, int
     return {reason: int(count) for reason, count in rows}
 
 
-# --- read click logs of any size into counts --------------------------------------------------------------------------
-
-
 _LATE = 0.8  # share of the time after which clicks are held out
 _BATCH = 1_000_000
 # Every text is normalized once and replaced by a number, because there are far fewer queries than impressions.
@@ -676,7 +626,7 @@ def read_clicks(files: Sequence[PathLike], options: LogOptions | None = None, *,
     Parameters
     ----------
     files
-        UBI queries and events, Metarank events, or tables with one row per impression: .ndjson, .parquet or .csv.
+        UBI queries and events, or tables with one row per impression: .ndjson, .parquet or .csv.
     options
         What to read and what to drop.
     cascade
@@ -747,11 +697,10 @@ def open_clicks(files: Sequence[PathLike], options: LogOptions | None = None) ->
 
 
 def _create_impressions(database: DuckDBPyConnection, paths: list[Path], options: LogOptions, funnel: Funnel) -> None:
-    kind = log_format(database, paths, options)
-    if kind == "table":
+    if log_format(database, paths, options) == "table":
         clean_rows(database, table_rows(database, paths, options, funnel), options, funnel)
         return
-    (create_ubi if kind == "ubi" else create_metarank)(database, paths)
+    create_ubi(database, paths)
     clean_lists(database, options, funnel)
 
 

@@ -1,30 +1,20 @@
-"""How far judgments from clicks can be trusted, and the page that shows it: one HTML file that loads nothing."""
+"""How far judgments from clicks can be trusted: stability, later clicks, coverage and agreement with people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 
 import numpy as np
-import pyarrow as pa
 from scipy.stats import spearmanr
 
-import kinrank
 from kinrank.arrays import Float64, Int64
 from kinrank.clicks.counts import DAYS, ClickCounts, Funnel, Numbers
 from kinrank.clicks.examination import Examination, estimate_examination
-from kinrank.clicks.judgments import Attractiveness, estimate_attractiveness, grade_counts
-from kinrank.data.files import PathLike, atomic_writer
+from kinrank.clicks.judgments import Attractiveness, estimate_attractiveness
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import normalize_text
 from kinrank.errors import DataError
-from kinrank.registry import import_extra
-from kinrank.study.report.charts import Frame, element, picture, polyline
-from kinrank.study.report.page import content_policy
-
-# --- how far judgments from clicks can be trusted: stability, later clicks, coverage, agreement with people -----------
-
 
 _BINS = (1, 10, 100, 1_000, 10_000)
 _MIN_IMPRESSIONS = 20.0
@@ -42,7 +32,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class _ClickQuality:
-    """What the report shows next to the curve; None if the log cannot answer."""
+    """How far the judgments can be trusted; None if the log cannot answer."""
 
     coverage: list[Coverage]
     """Queries by their number of impressions."""
@@ -59,12 +49,7 @@ def measure_quality(
 ) -> _ClickQuality:
     """Measure how far the judgments can be trusted.
 
-    Parameters
-    ----------
-    counts, examination, found
-        The log, the model of examination, and the attractiveness of documents.
-    human
-        Judgments by people, whose query texts and document ids are those of the log.
+    Judgments by people have the query texts and document ids of the log.
     """
     return _ClickQuality(
         coverage=_coverage(counts, found),
@@ -163,49 +148,6 @@ def _runs(values: Int64) -> tuple[list[int], list[int]]:
     return starts.tolist(), [*starts[1:].tolist(), len(values)] if len(values) else []
 
 
-# --- the page of ``kinrank clicks --report``: one HTML file that loads nothing ----------------------------------------
-
-
-def write_click_report(
-    path: PathLike,
-    counts: ClickCounts,
-    examination: Examination,
-    found: Attractiveness,
-    judgments: pa.Table,
-    thresholds: Sequence[float],
-    quality: _ClickQuality,
-) -> None:
-    """Write the report of judgments made from clicks."""
-    jinja2 = import_extra("jinja2", "report")
-    style = files("kinrank.study.report").joinpath("page.css").read_text("utf-8")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = environment.from_string(files("kinrank.clicks").joinpath("report.html.j2").read_text("utf-8"))
-    safe = environment.filters["safe"]
-    cuts = [0.0, *(found.prior_mean * threshold for threshold in thresholds)]
-    page = template.render(
-        headline=f"{len(judgments):,} judgments from {counts.impressions.sum():,.0f} impressions",
-        verdict=examination.verdict,
-        warnings=examination.warnings,
-        funnel=[(f"{stage}, {reason}", rows) for stage, reason, rows in funnel_rows(counts.funnel)],
-        notes=[*counts.funnel.columns, *counts.funnel.notes],
-        curve=safe(examination_curve(examination)),
-        model=examination.model,
-        grades=[(grade, f"{cuts[grade]:.3f}", f"{number:,}") for grade, number in grade_counts(judgments).items()],
-        coverage=[
-            (row.label, f"{row.queries:,}", f"{row.impressions / counts.impressions.sum():.1%}", f"{row.weight:.2f}")
-            for row in quality.coverage
-        ],
-        sentences=_sentences(quality),
-        perplexity=[(name, f"{value:.4f}") for name, value in (quality.perplexity or {}).items()],
-        agreement=[(name, f"{value:.3f}") for name, value in (quality.agreement or ({}, 0))[0].items()],
-        style=safe(style),
-        policy=content_policy(style, ""),
-        version=kinrank.__version__,
-    )
-    with atomic_writer(path) as stream:
-        stream.write(page.encode("utf-8", "replace"))
-
-
 def funnel_rows(funnel: Funnel) -> list[tuple[str, str, str]]:
     """Return stage, reason and number of rows, as text."""
     rows = []
@@ -217,43 +159,30 @@ def funnel_rows(funnel: Funnel) -> list[tuple[str, str, str]]:
     return rows
 
 
-def examination_curve(examination: Examination) -> str:
-    """Draw the examination of ranks with its interval."""
-    ranks, slope = examination.ranks.tolist(), examination.slope.tolist()
-    low, high = examination.low.tolist(), examination.high.tolist()
-
-    def draw(width: float) -> tuple[str, float]:
-        frame = Frame(width, 260, left=48)
-        across, up = frame.x(0.5, ranks[-1] + 0.5), frame.y(min(0.0, *low), max(1.05, *high))
-        xs = [across(rank) for rank in ranks]
-        band = polyline([*xs, *xs[::-1]], [up(value) for value in [*high, *low[::-1]]]) + "Z"
-        parts = [
-            frame.y_axis(up, ".1f"),
-            frame.x_axis(across, ".0f", "rank"),
-            element("path", class_="band", d=band),
-            element("path", class_="line one", d=polyline(xs, [up(value) for value in slope])),
-            *(
-                element("circle", class_="dot gain", cx=x, cy=up(value), r=3.5)
-                for x, value in zip(xs, slope, strict=True)
-            ),
-        ]
-        return "".join(parts), frame.height
-
-    values = ", ".join(f"{value:.2f} at {rank}" for rank, value in zip(ranks, slope, strict=True))
-    return picture(draw, f"Examination of each rank relative to the first: {values}.")
-
-
-def _sentences(quality: _ClickQuality) -> list[str]:
+def quality_lines(quality: _ClickQuality) -> Iterator[str]:
+    """Yield how far the judgments can be trusted, in words."""
+    total = sum(row.impressions for row in quality.coverage)
+    for row in quality.coverage:
+        share = f"{row.impressions / total:.1%} of the impressions"
+        yield f"{row.queries:,} queries have {row.label} impressions: {share}, mean weight {row.weight:.2f}"
     if quality.stability is None:
-        stable = "Stability is unknown: the log has too few days or clicks to learn from even and odd days apart."
+        yield "Stability is unknown: the log has too few days or clicks to learn from even and odd days apart."
     else:
         correlation, documents = quality.stability
-        stable = (
+        yield (
             f"Learned from even and from odd days apart, the order of {documents:,} documents with at least 20 "
             f"impressions in both has a rank correlation of {correlation:.2f}."
         )
-    later = [] if quality.perplexity else ["Later clicks could not be predicted: the log has no times, or too few."]
-    people = "Nothing here compares clicks with relevance: pass human judgments with --human."
-    if quality.agreement is not None:
-        people = f"Compared with human judgments on {quality.agreement[1]:,} pairs of documents of different grades."
-    return [stable, *later, people]
+    if quality.perplexity is None:
+        yield "Later clicks could not be predicted: the log has no times, or too few."
+    else:
+        yield f"Perplexity of the last fifth of the clicks, learned before: {_listed(quality.perplexity, '.4f')}."
+    if quality.agreement is None:
+        yield "Nothing here compares clicks with relevance: pass human judgments with --human."
+    else:
+        shares, pairs = quality.agreement
+        yield f"Pairs of documents in the order of human grades, of {pairs:,}: {_listed(shares, '.3f')}."
+
+
+def _listed(values: dict[str, float], form: str) -> str:
+    return ", ".join(f"{name} {value:{form}}" for name, value in values.items())

@@ -79,12 +79,7 @@ class Blocks(ABC):
 class QuerySetBlocks(Blocks):
     """Blocks of a QuerySet, in memory or memory-mapped.
 
-    Parameters
-    ----------
-    queries
-        The queries.
-    rows_per_block
-        The largest number of rows of a block. A query with more rows is a block of its own.
+    A query with more than `rows_per_block` rows is a block of its own.
 
     Examples
     --------
@@ -131,13 +126,6 @@ class FolderBlocks(QuerySetBlocks):
     """Blocks of a folder that `QuerySet.save` or `kinrank data convert` wrote.
 
     Another process receives only the path and memory-maps the folder, so every worker must be able to read it.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    rows_per_block
-        See `QuerySetBlocks`.
     """
 
     def __init__(self, path: PathLike, rows_per_block: int) -> None:

@@ -20,12 +20,7 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 def read_csv(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
     r"""Read a .csv or .tsv file with one row per candidate. An empty number is a missing value.
 
-    Parameters
-    ----------
-    path
-        The file.
-    **columns
-        Names of columns: qid, y, doc_id, text, features and drop, as in `QuerySet.from_table`.
+    For the columns see `QuerySet.from_table`.
 
     Examples
     --------

@@ -21,9 +21,6 @@ from pyarrow import fs
 from kinrank.errors import FileFormatError, JobError, ParameterError
 from kinrank.registry import import_extra
 
-# --- text files, compressed if the name ends in ``.gz`` or ``.xz`` ----------------------------------------------------
-
-
 PathLike = str | os.PathLike[str]
 
 
@@ -84,9 +81,6 @@ def parse_ids(texts: NDArray[np.str_]) -> NDArray[Any]:
     return numbers if np.array_equal(numbers.astype(np.str_), texts) else texts
 
 
-# --- file systems, local and remote, through Arrow or fsspec ----------------------------------------------------------
-
-
 _ARROW = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
 
@@ -128,27 +122,12 @@ def redact_passwords(text: str) -> str:
     return re.sub(r"([?&](?:ssl)?password=)[^&\s]*", r"\1...", text)
 
 
-# --- which job a folder belongs to, so that an interrupted job can be resumed and no other job reads its parts --------
-
-
 def claim_folder(path: PathLike, file: str, job: Mapping[str, Any], what: str) -> None:
     """Create the folder of a job, or check that an existing one belongs to the same job.
 
-    Parameters
-    ----------
-    path
-        The folder, on any file system that Arrow or fsspec can open.
-    file
-        The name of the JSON file in it that records the job.
-    job
-        Everything that the results depend on, as JSON values by name.
-    what
-        What the job is, for error messages: "tuning study".
-
-    Raises
-    ------
-    JobError
-        If the folder belongs to another job, or is not empty and belongs to none.
+    `job` has everything that the results depend on; it is recorded in a JSON file of this name. `what` it is, such
+    as "tuning study", is for errors. Raise `JobError` if the folder belongs to another job, or is not empty and
+    belongs to none.
 
     Examples
     --------

@@ -180,9 +180,6 @@ def lower_bound(values, target, low, high):  # type: ignore[no-untyped-def]
     return low
 
 
-# --- texts by the hash of an id, in arrays that can be saved and mapped -----------------------------------------------
-
-
 LONGEST = 100
 """`TextTable.of` cuts texts after this many characters."""
 
@@ -190,14 +187,7 @@ LONGEST = 100
 class TextTable:
     """Texts by id, found by the hash of the id; about 40 bytes each for short texts.
 
-    Parameters
-    ----------
-    hashes
-        The ids, hashed, ascending.
-    ends
-        Where each text ends among the bytes.
-    utf8
-        All texts, one after another.
+    The hashes of the ids are ascending; `ends` tells where each text ends among the bytes.
 
     Examples
     --------

@@ -34,14 +34,8 @@ from kinrank.errors import DataError, FileFormatError
 class ParquetBlocks(Blocks):
     """Blocks of a Parquet file or a folder of them.
 
-    Parameters
-    ----------
-    path
-        A file, a folder, or a URI that Arrow or fsspec can open.
-    rows_per_block
-        The largest number of rows of a block. A row group with more rows is a block of its own.
-    columns
-        What to read, as in `QuerySet.from_table`.
+    A row group with more than `rows_per_block` rows is a block of its own. For the columns see
+    `QuerySet.from_table`.
 
     Examples
     --------
@@ -269,9 +263,6 @@ def _block_starts(rows: NDArray[np.int64], rows_per_block: int) -> NDArray[np.in
             total = 0
         total += count
     return np.array([*starts, len(rows)], dtype=np.int64)
-
-
-# --- Parquet files, read whole or block by block ----------------------------------------------------------------------
 
 
 def read_parquet(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:

@@ -166,9 +166,6 @@ def read_labels(path: PathLike) -> dict[str, str]:
     return labels
 
 
-# --- group rows by query id -------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Groups:
     """Which rows belong to which query, once the rows are sorted."""
@@ -188,11 +185,6 @@ class Groups:
 
 def group_by_qid(qid: ArrayLike) -> Groups:
     """Group rows by query id, keeping the order of rows within each query.
-
-    Parameters
-    ----------
-    qid
-        The query of each row, in any order.
 
     Examples
     --------
@@ -331,9 +323,6 @@ def as_positions(selected: ArrayLike, count: int, one: str, many: str) -> NDArra
     if out.any():
         raise IndexError(f"{one} {index[out].flat[0]} is out of range for {count} {many}")
     return index.astype(np.int64)
-
-
-# --- the arrays of queries with candidates, and how to pick queries and rows ------------------------------------------
 
 
 ROW_ARRAYS = ("y", "doc_id", "doc_title", "sample_weight")

@@ -166,9 +166,6 @@ class GrowingArray:
         narrow.unlink()
 
 
-# --- QuerySet: candidates grouped by query, the data type that all of kinrank works with ------------------------------
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class QuerySet(QueryRows):
     """Candidates of queries. The rows of a query are always adjacent.

@@ -115,19 +115,7 @@ def write_sources(sources: Iterable[Source], path: str, advance: Callable[[int],
 
     A kinrank folder is written block by block; other formats are written in one piece.
 
-    Parameters
-    ----------
-    sources
-        Sources to read, in order.
-    path
-        Where to write; see `output_format`.
-    advance
-        Called with the number of rows after each block.
-
-    Returns
-    -------
-    QuerySet
-        The written queries.
+    `advance` is called with the number of rows after each block.
     """
     from kinrank.data.queryset import QuerySet, write_folder
 

@@ -132,10 +132,7 @@ def _place_large(line: NDArray[Any], sizes: NDArray[Any], shares: Float64, part_
 
     All others are smaller than each empty part, so that the line leaves none of them empty.
 
-    Returns
-    -------
-    float64 array
-        Room that is left in each part for the other groups, as shares of all queries.
+    Return the room that is left in each part for the other groups, as shares of all queries.
     """
     n, filled, room = sizes.sum(), np.zeros(len(shares)), shares
     by_size = line[np.argsort(-sizes[line], kind="stable")]

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# --- kinds of Arrow columns, and categories and views of text as plain text -------------------------------------------
-
-
 def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the values of categories, and views of text, which is what Polars has, as text."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -60,9 +57,6 @@ def is_text(kind: pa.DataType) -> bool:
     """Return whether values are text."""
     matches: bool = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     return matches
-
-
-# --- Arrow tables and pandas DataFrames: one row per candidate, with the values of the query repeated -----------------
 
 
 QUERY_PREFIX = "query."

@@ -13,9 +13,6 @@ from kinrank.arrays import Float32
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 
-# --- query vectors, given by query id or in order of first appearance -------------------------------------------------
-
-
 QueryVectors = Mapping[Any, ArrayLike] | ArrayLike
 
 VECTORS = "vector"
@@ -25,13 +22,8 @@ VECTORS = "vector"
 def align_vectors(queries: QuerySet, query_vectors: QueryVectors) -> Float32:
     """Return the vector of each query, in the order of `queries`.
 
-    Parameters
-    ----------
-    queries
-        The queries.
-    query_vectors
-        A mapping from query id to vector, a data frame indexed by query id, or an array with one row per query, in
-        order of first appearance.
+    Vectors are a mapping from query id, a data frame indexed by query id, or an array with one row per query, in
+    order of first appearance.
 
     Examples
     --------
@@ -71,9 +63,6 @@ def _look_up(query_vectors: Mapping[Any, ArrayLike], qid: Any) -> ArrayLike:
         ) from None
 
 
-# --- query texts given by the caller: by query id, or in order of first appearance ------------------------------------
-
-
 QueryTexts = Mapping[Any, str] | Sequence[str] | NDArray[Any]
 
 TEXT = "text"
@@ -88,12 +77,7 @@ def has_text(queries: QuerySet) -> bool:
 def align_texts(queries: QuerySet, query_text: QueryTexts) -> NDArray[np.str_]:
     """Return the text of each query, in the order of `queries`.
 
-    Parameters
-    ----------
-    queries
-        The queries.
-    query_text
-        A mapping from query id to text, or one text per query in order of first appearance.
+    Texts are a mapping from query id, or one per query in order of first appearance.
 
     Examples
     --------

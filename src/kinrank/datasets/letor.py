@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kinrank.data.files import atomic_writer
+from kinrank.data.letor import read_letor
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets.download import RemoteFile, get_data_home, require_file
 from kinrank.errors import DownloadError, ParameterError
@@ -87,8 +88,6 @@ def fetch_letor(
     n_retries, delay
         How often to repeat a failed download, and the seconds before the first retry.
     """
-    from kinrank.data.letor import read_letor  # compiles the reader
-
     if name not in ARCHIVES:
         raise ParameterError(f"name must be one of {', '.join(ARCHIVES)}, got {name!r}")
     if fold not in range(1, 6):

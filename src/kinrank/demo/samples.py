@@ -43,14 +43,8 @@ def write_samples(folder: Path, train: int = TRAIN, test: int = TEST, searched: 
     The movies and the judgments are real. The clicks are simulated: users look at rank k of the engine's list with
     probability 1/k.
 
-    Parameters
-    ----------
-    folder
-        Where to write. It is created if needed; files of the same names are replaced.
-    train, test
-        Numbers of judged queries that the demo's models have learned from, and that they have not.
-    searched
-        How many of the latter get clicks.
+    The demo's models have learned from `train` of the judged queries, and not from `test`, of which `searched` get
+    clicks. Files of the same names are replaced.
     """
     folder.mkdir(parents=True, exist_ok=True)
     movies, every = load_demo_movies(), load_demo_judgments()

@@ -17,8 +17,6 @@ from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.kin.explanation import KinExplanation
 
-# --- the movies of the demo -------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Movie:
@@ -88,9 +86,6 @@ def data_file(name: str) -> Path:
     return Path(str(files("kinrank.demo") / "data" / name))
 
 
-# --- A small search engine for the demo: SQLite's full-text search, with the features of every hit --------------------
-
-
 HITS = 50
 BOOSTS = {"title": 4.0, "overview": 1.0, "genres": 1.0, "director": 2.0, "actors": 2.0, "characters": 1.0}
 """Hand-tuned boosts of the fields, as search teams have them: they give the engine's order."""
@@ -105,11 +100,6 @@ _WORD = re.compile(r"\w+")
 
 class MovieSearch:
     """Searches movies by BM25 of their text fields.
-
-    Parameters
-    ----------
-    movies
-        The movies to index.
 
     Examples
     --------
@@ -190,9 +180,6 @@ def words(text: str) -> list[str]:
     return [word for word in every if word not in _STOP_WORDS] or every
 
 
-# --- what the demo shows of a search: the hits in three orders, and why ---
-
-
 SHOWN = 10
 
 
@@ -208,21 +195,7 @@ def shown_hits(
     relevant: frozenset[str],
     reasons: Mapping[int, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the first hits of an order, as the page shows them.
-
-    Parameters
-    ----------
-    hits
-        The hits of one query in the engine's order.
-    scores
-        The score of each.
-    movies
-        The movies by id.
-    relevant
-        The ids of those that are right.
-    reasons
-        Why a row stands where it does, if there is anything to say.
-    """
+    """Return the first hits of an order, as the page shows them."""
     assert hits.doc_id is not None  # the search always gives ids
     shown = []
     for place, row in enumerate(order_by(scores)[:SHOWN].tolist()):

@@ -137,9 +137,6 @@ def missing_ids(hits: Hits, doc_ids: Sequence[str]) -> list[str]:
     return [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id not in found]
 
 
-# --- the interface ---------------------------------------------------------------------------------------------------
-
-
 class Engine(ABC):
     """Base class of engines: one index, and the features to compute from it.
 
@@ -261,12 +258,7 @@ class Engine(ABC):
     def health(self) -> Health:
         """Return the health of the engine and the index.
 
-        Raises
-        ------
-        EngineUnreachableError
-            If no node responds.
-        MissingIndexError
-            If the index does not exist.
+        Raise `EngineUnreachableError` if no node responds, and `MissingIndexError` if the index does not exist.
         """
 
     @abstractmethod
@@ -278,11 +270,8 @@ class Engine(ABC):
     ) -> Float32:
         """Return the features of the given documents.
 
-        Returns
-        -------
-        float32 array of shape (documents, features)
-            Rows in the order of `doc_ids`. NaN means that a feature is missing or that the document is not in the
-            index; use `log` to distinguish them.
+        NaN means that a feature is missing or that the document is not in the index; use `log` to distinguish
+        them.
         """
         return self.log(query, doc_ids, vector=vector, timeout=timeout).values
 
@@ -334,12 +323,7 @@ class Engine(ABC):
         Documents that are not in the index, or do not match the filter of `options`, are left out. If the engine finds
         candidates but cannot deliver the others, `FoundDocuments.problem` has the reason.
 
-        Parameters
-        ----------
-        doc_ids
-            The documents to add.
-        query, size, vector, options, timeout
-            See `search`. Added documents do not count towards `size`.
+        Added documents do not count towards `size`.
         """
         start = time.monotonic()
         hits, features = self.search_features(query, size=size, vector=vector, options=options, timeout=timeout)
@@ -489,11 +473,6 @@ Result = TypeVar("Result")
 
 class ConcurrencyLimit:
     """Adaptive limit of requests in flight: halved after each failure, increased slowly after each success.
-
-    Parameters
-    ----------
-    maximum
-        Initial limit, which is never exceeded.
 
     Examples
     --------

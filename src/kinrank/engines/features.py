@@ -32,13 +32,6 @@ def fill_placeholders(template: Any, values: Mapping[str, Any]) -> Any:
     A string that is only a placeholder becomes the value itself, for example a vector. Within a longer string the
     value is inserted as text. Keys are not changed.
 
-    Parameters
-    ----------
-    template
-        A JSON value: a clause, or clauses by feature.
-    values
-        What is known about the query, such as its text and its vector.
-
     Examples
     --------
     >>> clauses = {"title": {"match": {"title": "{{text}}"}}, "dense": {"query": "{{vector}}", "limit": 100}}
@@ -522,17 +515,7 @@ def required_fields(features: FeatureSet) -> list[_RequiredField]:
 
 
 def check_fields(required: Sequence[_RequiredField], field_caps: Mapping[str, Mapping[str, Any]], index: str) -> None:
-    """Raise an error if a field is not in the index or has the wrong type.
-
-    Parameters
-    ----------
-    required
-        Fields to check.
-    field_caps
-        Types by field, as returned by ``_field_caps``.
-    index
-        Name of the index, for error messages.
-    """
+    """Raise an error if a field is not in the index or has the wrong type."""
     for field in required:
         if field.name not in field_caps:
             raise EngineRefusedError(
@@ -560,15 +543,7 @@ def _fields_of(used_by: str, feature: Feature) -> Iterator[_RequiredField]:
 
 
 class FieldCheck:
-    """Checks once that an index has the fields of features.
-
-    Parameters
-    ----------
-    features
-        The features; None if there are none.
-    index
-        The name of the index.
-    """
+    """Checks once that an index has the fields of features."""
 
     def __init__(self, features: FeatureSet | None, index: str) -> None:
         self._features = features

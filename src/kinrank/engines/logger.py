@@ -49,11 +49,8 @@ def read_judgments(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
         Names of columns: qid, y, doc_id, text, query and drop, as in `QuerySet.from_table`. By default the text is in
         the column "query" or "text". It is also the id if the table has no column "qid".
 
-    Raises
-    ------
-    FileFormatError
-        If a column or a grade is missing, there are numeric columns besides the grades, or a document is judged twice
-        for a query.
+    Raise `FileFormatError` if a column or a grade is missing, there are numeric columns besides the grades, or a
+    document is judged twice for a query.
 
     Examples
     --------
@@ -155,14 +152,8 @@ class IndexDownload:
     A file is written when its day is complete. Each day is read from a snapshot of its own, so that a download may
     be resumed after any pause; documents that are indexed meanwhile with a time in a finished day are not seen.
 
-    Parameters
-    ----------
-    engine
-        The index.
-    folder
-        The folder of the files. It records what is downloaded, and another download is refused there.
-    since
-        The first day (ISO 8601), or None for all.
+    The folder records what is downloaded, and another download is refused there. `since` is the first day (ISO
+    8601).
     """
 
     def __init__(self, engine: Engine, folder: PathLike, since: str | None = None) -> None:
@@ -174,15 +165,7 @@ class IndexDownload:
             raise ParameterError(f"{since!r} is not a date: write it as 2026-10-01") from None
 
     def write(self, pool: RetryingPool, advance: Callable[[int], None]) -> list[Path]:
-        """Download the missing days and return the files of all days.
-
-        Parameters
-        ----------
-        pool
-            Retries requests; its number of workers is the number of days read at once.
-        advance
-            Called with the number of documents just written.
-        """
+        """Download the missing days and return the files of all days."""
         [identity] = pool.map(lambda engine: engine.identity(), [self.engine])
         job = {**identity, "since": None if self.since is None else self.since.isoformat()}
         claim_folder(self.folder, _JOB, job, "download of this index")
@@ -221,9 +204,6 @@ class IndexDownload:
                 stream.writelines(json.dumps(document, ensure_ascii=False).encode() + b"\n" for document in page)
                 count += len(page)
         return count
-
-
-# --- log the features of judged queries from an engine, in parts that an interrupted log resumes from -----------------
 
 
 CandidateSource = Literal["top", "judged"]
@@ -306,13 +286,8 @@ class FeatureLogger:
     def log(self, judged: QuerySet, pool: RetryingPool) -> Generator[tuple[QuerySet | None, LogCounts], None, None]:
         """Yield each query with its features, or None if no candidate is in the index, and its counts.
 
-        Parameters
-        ----------
-        judged
-            Queries with document ids, grades and the query column "text", and "vector" if features compare vectors.
-            Their features are ignored.
-        pool
-            Pool that sends the requests.
+        Queries need document ids, grades and the query column "text", and "vector" if features compare vectors.
+        Their features are ignored.
         """
         if TEXT not in judged.query_columns:
             raise DataError(f"the queries have no column {TEXT!r}, which the engine searches for: add it")
@@ -383,14 +358,7 @@ class ResumableLog:
     written last, so a part with counts is complete. What the log depends on is stored with the parts, and parts of a
     different log are rejected.
 
-    Parameters
-    ----------
-    out
-        Output: ``NAME.parquet`` or a folder. The parts are kept in ``OUT.parts`` until the log is complete.
-    judged
-        Queries to log.
-    logger
-        Logger of their features.
+    The output is ``NAME.parquet`` or a folder, and the parts are kept in ``OUT.parts`` until the log is complete.
     """
 
     def __init__(self, out: PathLike, judged: QuerySet, logger: FeatureLogger) -> None:
@@ -401,15 +369,7 @@ class ResumableLog:
         self.n_parts = -(-len(judged) // QUERIES_PER_PART)
 
     def write(self, pool: RetryingPool, advance: Callable[[int], None]) -> LogCounts:
-        """Log the remaining parts, combine all parts into the output and return the total counts.
-
-        Parameters
-        ----------
-        pool
-            Pool that sends the requests.
-        advance
-            Called with the number of queries done since the last call.
-        """
+        """Log the remaining parts, combine all parts into the output and return the total counts."""
         self._open(pool)
         for part in range(self.n_parts):
             queries = self.judged[part * QUERIES_PER_PART : (part + 1) * QUERIES_PER_PART]

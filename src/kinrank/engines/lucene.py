@@ -500,12 +500,8 @@ _WITH_NAMED_SCORES = {**GLOBAL_STATISTICS, "include_named_queries_score": "true"
 class ElasticsearchEngine(LuceneEngine):
     """An index of Elasticsearch 8, from 8.8 on (8.12 if `[search]` has a vector). Tested with 8.12.2.
 
-    Parameters
-    ----------
-    hosts, index, features, timeout, connections
-        See `LuceneEngine`.
-    client
-        Other options of ``elasticsearch.Elasticsearch``: ``api_key``, ``basic_auth``, ``ca_certs``, ``max_retries``.
+    `client` are other options of ``elasticsearch.Elasticsearch``: ``api_key``, ``basic_auth``, ``ca_certs``,
+    ``max_retries``. For all others see `LuceneEngine`.
     """
 
     name = "elasticsearch"
@@ -634,12 +630,8 @@ _HEADER = json.dumps({**GLOBAL_STATISTICS, "allow_partial_search_results": False
 class OpenSearchEngine(LuceneEngine):
     """An index of OpenSearch 2. Tested with 2.5.0.
 
-    Parameters
-    ----------
-    hosts, index, features, timeout, connections
-        See `LuceneEngine`.
-    client
-        Other options of ``opensearchpy.OpenSearch``: ``http_auth``, ``ca_certs``, ``headers``, ``max_retries``.
+    `client` are other options of ``opensearchpy.OpenSearch``: ``http_auth``, ``ca_certs``, ``headers``,
+    ``max_retries``. For all others see `LuceneEngine`.
     """
 
     name = "opensearch"

@@ -253,9 +253,6 @@ PLAIN = SearchOptions()
 """Documents by id only, not filtered."""
 
 
-# --- requests in the query language that Elasticsearch and OpenSearch share, and what their hits say. Nothing is sent -
-
-
 # x + 1 above 0, 1 / (1 - x) below: increasing and continuous. Scores are single precision, so that adding 1 loses
 # values below 1e-7. Scaling x first preserves them from 1e-12 on; up to 1e26 the score stays finite.
 _TO_POSITIVE = "x *= 1e12; return x >= 0 ? x + 1 : 1 / (1 - x);"
@@ -467,9 +464,6 @@ def _boosting(boosts: Boosts, lowest: float) -> list[Clause]:
     return adding
 
 
-# --- scores and field values of hits, as rows of features -------------------------------------------------------------
-
-
 class HitValues(NamedTuple):
     """Scores by feature name, field values by field name, and the requested part of the document, for one hit."""
 
@@ -514,17 +508,7 @@ _MATCHING = "matching"
 
 
 def adding_search(builder: QueryBuilder, documents: Clause, options: SearchOptions) -> dict[str, Any]:
-    """Return the body of a search that adds documents.
-
-    Parameters
-    ----------
-    builder
-        Builds the clauses of the query.
-    documents
-        Matches the documents to add.
-    options
-        What they and the candidates must match, and what is returned with them.
-    """
+    """Return the body of a search that adds documents."""
     candidates = builder.candidate_query(options.filter_clause)
     wanted = options.also_matching(documents).filter_clause
     found = {"bool": {"must": [builder.candidate_query()], "filter": [wanted], "boost": _FOUND}}
@@ -542,16 +526,7 @@ def without_added(
 
     Of documents with the same score, added ones come last. Those that the search does not find have the score None.
 
-    Parameters
-    ----------
-    response
-        The response to `adding_search`, whose size was `size` and the number of added documents.
-    documents
-        Its hits by document.
-    doc_ids
-        The added documents.
-    size
-        The number of hits of the search.
+    The size of the response was `size` and the number of added documents; `documents` are its hits by document.
     """
     requested = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id in documents]
     scores = {doc_id: _single(hit["_score"]) for doc_id, hit in documents.items() if doc_id not in set(requested)}

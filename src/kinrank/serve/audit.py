@@ -30,7 +30,7 @@ class AuditEntry:
     actor : str
         The name of the key, or of the user of a command; for models and keys, the machine that noticed.
     action : str
-        What was done: ``judged``, ``withdrew``, ``compacted``, ``added rule``, ``removed rule``, ``reloaded``,
+        What was done: ``judged``, ``withdrew``, ``added rule``, ``removed rule``, ``reloaded``,
         ``forgot``; or what changed: ``model``, ``key``.
     subject : str
         What it was done to: the name of a model or of a key, or the number of a rule.
@@ -53,12 +53,7 @@ def record(execute: Execute, action: str, subject: str, detail: str) -> None:
 
 
 class AuditLog:
-    """The entries in the database of the judgments.
-
-    Parameters
-    ----------
-    address
-        The database; see `kinrank.serve.database.open_database`. None: nothing is recorded.
+    """The entries in the database of the judgments. Without an address, nothing is recorded.
 
     Examples
     --------

@@ -21,16 +21,8 @@ class CircuitBreaker:
 
     A call that fails fast costs the caller nothing, and an overloaded engine gets time to recover.
 
-    Parameters
-    ----------
-    name
-        What is called; errors name it.
-    failures
-        Calls that must fail in a row before further ones are refused.
-    pause, longest_pause
-        Seconds until one call is let through again, at first and at most. The pause doubles each time that it fails.
-    clock
-        Returns seconds.
+    It takes `failures` calls in a row. One call is let through again after a `pause`, which doubles each time that
+    it fails.
 
     Examples
     --------

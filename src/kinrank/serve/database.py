@@ -36,11 +36,6 @@ class Database(ABC):
 
     An object may be used by several threads; one transaction runs at a time. A lost connection is opened again by the
     next one.
-
-    Parameters
-    ----------
-    address
-        Where the database is; see `kinrank.serve.database.open_database`.
     """
 
     is_local = False
@@ -179,7 +174,7 @@ def insert(execute: Execute, table: str, rows: Sequence[Sequence[Any]], conflict
 
 
 def revision_of(execute: Execute, stream: str) -> tuple[int, int]:
-    """Return the latest revision of a stream, and the one up to which it was compacted."""
+    """Return the latest revision of a stream, and the one up to which a development version has compacted it."""
     found = execute("SELECT revision, compacted FROM kinrank_revisions WHERE model = ?", (stream,))
     return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
 
@@ -326,27 +321,15 @@ _TABLE = "CREATE TABLE IF NOT EXISTS kinrank_schema (name TEXT PRIMARY KEY, vers
 
 
 def is_current(execute: Execute, *, exists: bool) -> bool:
-    """Return whether the database has all tables; then no right to create any is needed.
-
-    Parameters
-    ----------
-    execute
-        Runs statements.
-    exists
-        Whether there is a table ``kinrank_schema``, which early versions did not write.
-    """
+    """Return whether the database has all tables; then no right to create any is needed."""
     return exists and _version(execute) >= len(MIGRATIONS)  # a later version of kinrank may have been here
 
 
 def migrate(execute: Execute, guards: Sequence[str]) -> None:
-    """Run the statements that the database lacks. The caller keeps other processes out meanwhile.
+    """Run the statements that the database lacks.
 
-    Parameters
-    ----------
-    execute
-        Runs statements.
-    guards
-        Statements of this kind of database that keep ``kinrank_audit`` from being changed; they may run again.
+    The caller keeps other processes out meanwhile. `guards` keep ``kinrank_audit`` from being changed; they may run
+    again.
     """
     execute(_TABLE, ())
     lacking = [statement for statements in MIGRATIONS[_version(execute) :] for statement in statements]
@@ -363,9 +346,6 @@ def _version(execute: Execute) -> int:
     return int(stored[0][0]) if stored else 0
 
 
-# --- A SQLite file, for the processes of one machine ------------------------------------------------------------------
-
-
 _BUSY_SECONDS = 10.0  # to wait for another writer
 _SQLITE_GUARDS = [
     f"CREATE TRIGGER IF NOT EXISTS kinrank_audit_{change} BEFORE {change} ON kinrank_audit BEGIN "
@@ -379,10 +359,7 @@ class SqliteDatabase(Database):
 
     The file must be on a disk of this machine: SQLite's locks do not work on network file systems.
 
-    Parameters
-    ----------
-    address
-        ``sqlite:///relative/path`` or ``sqlite:////absolute/path``.
+    The address is ``sqlite:///relative/path`` or ``sqlite:////absolute/path``.
     """
 
     failures = (sqlite3.Error, OSError)
@@ -476,13 +453,9 @@ _SCHEMA_LOCK = 7_271_946  # any number that others are unlikely to use
 class PostgresDatabase(Database):
     """A PostgreSQL database. All tables are named ``kinrank_...``.
 
-    Parameters
-    ----------
-    address
-        As psycopg takes it: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full``. Leave out the
-        password and set ``PGPASSWORD`` or ``PGPASSFILE`` to keep it off the command line.
-    seconds
-        The longest that connecting, or one transaction, may take.
+    The address is as psycopg takes it: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full``. Leave
+    out the password and set ``PGPASSWORD`` or ``PGPASSFILE`` to keep it off the command line. Connecting, or one
+    transaction, takes some `seconds` at most.
     """
 
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
@@ -600,9 +573,6 @@ def _numbered(statement: str) -> str:
 def _cut(wire: socket.socket) -> None:
     with suppress(OSError):
         wire.shutdown(socket.SHUT_RDWR)
-
-
-# --- where live judgments, and what goes with them, are kept: SQLite on one machine, PostgreSQL for several -----------
 
 
 DATABASES = Registry(

@@ -45,10 +45,7 @@ def weights_of(
 ) -> QueryWeights:
     """Return linear weights of the query, or a fallback for the reasons that a ranking has, and for poor weights.
 
-    Raises
-    ------
-    UnsupportedByModelError
-        The model has no weights because its learner is not linear.
+    Raise `UnsupportedByModelError` if the learner of the model is not linear.
     """
     ranker, names = served.ranker, served.ranker.feature_names_
     if not has_weights(ranker):

@@ -28,9 +28,6 @@ from kinrank.serve.database import (
 )
 from kinrank.serve.messages import CandidateSet, JudgedQuery, to_query_set
 
-# --- live judgments in a database that all replicas share -------------------------------------------------------------
-
-
 _PAGE = 2_000  # changed rows that are read at a time
 
 
@@ -65,11 +62,6 @@ class JudgmentStore:
 
     The judgments of a model are a stream of changes; see `kinrank.serve.database`.
 
-    Parameters
-    ----------
-    database
-        Where they are.
-
     Examples
     --------
     >>> import tempfile
@@ -96,20 +88,9 @@ class JudgmentStore:
     ) -> int:
         """Store all rows or none, and return the revision that has them; they are durable then.
 
-        Parameters
-        ----------
-        model
-            The name of the model.
-        rows
-            One row for each query and source.
-        merge
-            Returns the record to keep, given the one that is stored for the same query and source and the new one. If
-            nothing changes, there is no new revision: storing the same rows again has no effect.
-
-        Raises
-        ------
-        NotStoredError
-            The database did not confirm them. Store them again: that is safe, whether or not it has them.
+        `merge` returns the record to keep, given the one that is stored for the same query and source and the
+        new one. If nothing changes, there is no new revision: storing the same rows again has no effect.
+        `NotStoredError` means that the database did not confirm them; storing them again is safe.
         """
         for row in rows:
             if "\0" in row.query + row.source:
@@ -132,19 +113,11 @@ class JudgmentStore:
             The database cannot be reached.
         OtherHistoryError
             The store has not reached this revision, or with other changes.
-        DataError
-            Withdrawals after this revision were compacted.
         """
         with self.database.reading() as execute:
             revision = check_history(execute, model, since, mark, f"the judgments of {model!r}")
             if since == revision:
                 return Changes({}, revision, revision, mark_of(execute, model, since))
-            compacted = revision_of(execute, model)[1]
-            if 0 < since < compacted:
-                raise DataError(
-                    f"judgments of {model!r} were withdrawn and compacted at revision {compacted}, and this model was "
-                    f"fitted at revision {since}: fit it again"
-                )
             through = end_of_page(execute, "kinrank_judgments", model, since, revision, limit)
             rows = execute(
                 "SELECT revision, query, source, record FROM kinrank_judgments WHERE model = ? AND query IN "
@@ -180,10 +153,7 @@ class JudgmentStore:
     def delete(self, model: str, *, query: str | None = None, source: str | None = None) -> tuple[int, int]:
         """Withdraw the judgments of a query, of a source, or of a query by a source.
 
-        Returns
-        -------
-        tuple of int
-            The number of rows withdrawn, and the revision without them.
+        Return the number of rows withdrawn, and the revision without them.
         """
         if query is None and source is None:
             raise DataError("name the query or the source whose judgments are withdrawn")
@@ -202,24 +172,6 @@ class JudgmentStore:
             what = ", ".join(f"{column} {value!r}" for column, value in wanted.items())
             record(execute, "withdrew", model, f"revision {revision}: {what}, {len(found)} in all")
             return len(found), revision
-
-    def compact(self, model: str, through: int) -> int:
-        """Remove the marks of judgments withdrawn up to a revision, and return how many there were.
-
-        Models that were fitted before that revision are refused afterwards: they may contain such judgments.
-        """
-        with self.database.writing() as execute:
-            revision, compacted = revision_of(execute, model)
-            if not 0 <= through <= revision:
-                raise DataError(f"the judgments of {model!r} are at revision {revision}, got {through}")
-            removed = execute(
-                "DELETE FROM kinrank_judgments WHERE model = ? AND record IS NULL AND revision <= ? RETURNING query",
-                (model, through),
-            )
-            if removed:
-                execute("UPDATE kinrank_revisions SET compacted = ? WHERE model = ?", (max(through, compacted), model))
-                record(execute, "compacted", model, f"{len(removed)} marks up to revision {through}")
-            return len(removed)
 
 
 def _put(
@@ -379,20 +331,9 @@ class Learned(NamedTuple):
 def learn(ranker: Any, pages: Iterable[Changes], base: Any, version: str) -> Learned:
     """Return a copy of a ranker that has learned changed queries. A query without a record is forgotten.
 
-    Parameters
-    ----------
-    ranker
-        An adaptive ranker; it is not changed.
-    pages
-        The changed queries; at least one page.
-    base, version
-        The model as it was fitted, and its version. If the model does not say which judgments it was fitted on
-        (`judgments_through_`), it is taken to be newer than the judgments of other versions for the queries it has.
-
-    Raises
-    ------
-    DataError
-        All of its judged queries were withdrawn.
+    `base` is the model as it was fitted, of a `version`. If it does not say which judgments it was fitted on
+    (`judgments_through_`), it is taken to be newer than the judgments of other versions for the queries it has.
+    Raise `DataError` if all of its judged queries were withdrawn.
     """
     revision, mark, learned, skipped = 0, "", 0, 0
     withdrawn: set[str | int] = set()
@@ -478,9 +419,6 @@ def _convert_qid(qid: str, dtype: np.dtype[Any]) -> str | int:
             f"or leading zeros, got {qid[:100]!r}"
         )
     return number
-
-
-# --- stored judgments as judged queries for training ------------------------------------------------------------------
 
 
 def exported_queries(store: JudgmentStore, model: str) -> tuple[QuerySet, int]:

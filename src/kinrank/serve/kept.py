@@ -32,14 +32,7 @@ class KeptCopy:
 
     Whatever happens to the file, the service goes on; without a folder, nothing is kept.
 
-    Parameters
-    ----------
-    folder
-        Where the file is.
-    address
-        The database; each has a file of its own.
-    on_error
-        Called when the file cannot be used, once until it can.
+    `on_error` is called when the file cannot be used, once until it can.
     """
 
     def __init__(

@@ -49,13 +49,8 @@ class Key:
 class KeyRing:
     """The keys of a file with lines ``NAME ROLE SHA256`` and ``#`` comments.
 
-    Parameters
-    ----------
-    path
-        The file. It must exist at the start.
-    on_problem
-        Called with an error if the file has invalid lines, which are skipped, or has been deleted, which revokes all
-        keys.
+    The file must exist at the start. `on_problem` is called if it has invalid lines, which are skipped, or has been
+    deleted, which revokes all keys.
 
     Examples
     --------

@@ -24,19 +24,8 @@ CHECKPOINT_QUERIES, CHECKPOINT_SHARE = 10_000, 0.05
 class JudgmentLearner(Follower):
     """Learns the judgments of one model from a store that other processes write to as well.
 
-    Parameters
-    ----------
-    name
-        The name of the model.
-    store
-        The judgments.
-    observer
-        Notified when judgments were learned, or could not be.
-    checkpoints
-        Where models with their judgments are written now and then.
-    kept, role
-        A copy of the judgments on this machine, to learn from while the store is away. Models of other roles may have
-        learned other judgments, so each has its own copy.
+    It learns from a copy on this machine while the store is away. Models of other roles may have learned other
+    judgments, so each role has its own copy.
     """
 
     what = "judgments"

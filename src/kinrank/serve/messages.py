@@ -308,9 +308,6 @@ def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[
     )
 
 
-# --- why a query could not be ranked: one answer for rankings, weights and explanations -------------------------------
-
-
 class Failure(NamedTuple):
     """Why a query is answered without a model."""
 

@@ -1,4 +1,4 @@
-"""Models in use: how a new one is loaded, tested and swapped in, and which is current, canary or shadow."""
+"""Models in use: how a new one is loaded, tested and swapped in, and which is current or canary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kinrank.serve.served_model import QueryEncoder, ServedModel, search_test, s
 from kinrank.serve.settings import Settings
 from kinrank.serve.sources import ModelSource, Signature, StoreSource
 from kinrank.store import fingerprint, read_model_and_examples
-from kinrank.store.versions import CANARY, CURRENT, SHADOW
+from kinrank.store.versions import CANARY, CURRENT
 
 if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
@@ -75,11 +75,8 @@ class ModelSlot:
     def refresh(self, *, force: bool = False) -> bool:
         """Load the model if its source has another one. Return whether it was loaded.
 
-        Raises
-        ------
-        RejectedModelError
-            The model cannot be used or fetched. The current one stays. The same model is not tried again unless
-            `force` is set, it was only too slow, or it could not be fetched completely.
+        Raise `RejectedModelError` if the model cannot be used or fetched; the current one stays. The same model
+        is not tried again unless `force` is set, it was only too slow, or it could not be fetched completely.
         """
         with self._loading:
             seen = self._look()
@@ -228,27 +225,17 @@ def _is_temporary(error: Exception) -> bool:
     return rejected_for_now or isinstance(error, IncompleteVersionError | OSError)
 
 
-# --- the models of one name: the current one, a canary that ranks a share of the queries, a shadow that is compared ---
-
-
 SESSION: ContextVar[str | None] = ContextVar("session", default=None)
 """The session of the request being handled: all of its queries are ranked by one model."""
 
 
 class Rollout:
-    """Chooses the model of each query.
-
-    Parameters
-    ----------
-    slots
-        The models by role: the current one and, for a store of versions, those that may be canary and shadow.
-    """
+    """Chooses the model of each query."""
 
     def __init__(self, slots: dict[str, ModelSlot]) -> None:
         self.slots = slots
         self.current = slots[CURRENT]
         self.canary = slots.get(CANARY)
-        self.shadow = slots.get(SHADOW)
 
     @property
     def refusal(self) -> str | None:

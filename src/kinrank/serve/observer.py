@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kinrank.serve.messages import Fallback, Ranking
+from kinrank.serve.messages import Fallback
 
 
 class Observer:
@@ -35,12 +35,6 @@ class Observer:
 
     def result(self, model: str, version: str, fallback: Fallback | None) -> None:
         """Record whether a version of a model ranked a query, or why not."""
-
-    def shadow(self, model: str, answer: Ranking, shadow: Ranking, tau: float, overlap: float) -> None:
-        """Record a ranking by a shadow model: Kendall's τ to the answer, and the shared part of both top 10."""
-
-    def shadow_dropped(self, model: str) -> None:
-        """Record that a shadow model had no time for a query."""
 
     def novelty(self, model: str, novelty: float) -> None:
         """Record the novelty of a live query; see `kinrank.serve.Ranking`."""

@@ -62,13 +62,6 @@ class Job:
 class Schedule:
     """The jobs that wait for a model, and an estimate of how long they take.
 
-    Parameters
-    ----------
-    backlog
-        Maximum number of waiting jobs.
-    batch_size
-        Maximum number of jobs to rank at once.
-
     Examples
     --------
     >>> import numpy as np
@@ -224,11 +217,6 @@ class Batcher:
         with self._changed:
             return self.schedule.is_full(time.perf_counter(), deadline, self.expected())
 
-    def is_busy(self) -> bool:
-        """Return whether jobs are being ranked or wait."""
-        with self._changed:
-            return not self.schedule.is_idle
-
     def close(self) -> None:
         """Stop the thread after the waiting jobs are done."""
         with self._changed:
@@ -268,9 +256,6 @@ class Batcher:
                 return
 
 
-# --- ranking of batches. Every query gets a result, whatever goes wrong -----------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ready:
     """A job that can be ranked: its candidates with a vector, and their features in the model's order."""
@@ -296,8 +281,6 @@ class BatchRanker:
 
     def __post_init__(self) -> None:
         self._name = self.rollout.current.name
-        self.on_ranked: Callable[[Job, Ranking], None] = lambda *_: None
-        """Called after a ranking by a model was delivered."""
 
     def __call__(self, jobs: list[Job]) -> None:
         """Rank every job and deliver its ranking."""
@@ -352,8 +335,6 @@ class BatchRanker:
         # The caller has used the engine's order since the deadline.
         reason = Fallback.LATE if time.perf_counter() > job.expires else ranking.fallback
         self.observer.result(self._name, served.fitted, reason)
-        if reason is None and ranking.explored is None:
-            self.on_ranked(job, ranking)
 
     def _rank(self, served: ServedModel, group: Sequence[_Ready]) -> None:
         start = time.perf_counter()

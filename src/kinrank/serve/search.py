@@ -28,8 +28,6 @@ from kinrank.serve.messages import (
 from kinrank.serve.models import SESSION
 from kinrank.serve.service import Service
 
-# --- which documents searches may find, and which of their fields callers may read ------------------------------------
-
 
 @dataclass(frozen=True)
 class SearchPolicy:
@@ -68,9 +66,6 @@ class SearchPolicy:
         return options.also_matching(self.filter_clause)
 
 
-# --- documents that people chose for a query, whether or not the engine finds them ------------------------------------
-
-
 def remembered_ids(
     service: Service,
     feature_names: tuple[str, ...],
@@ -82,10 +77,7 @@ def remembered_ids(
 ) -> list[str]:
     """Return the documents that a model remembers for a query, best first, at most `Settings.remembered`.
 
-    Raises
-    ------
-    EncoderError, DataError
-        The model cannot encode the query.
+    Raise `EncoderError` or `DataError` if the model cannot encode the query.
     """
     most = service.settings.remembered
     if not most or (model is not None and model not in service.slots):
@@ -100,9 +92,6 @@ def remembered_ids(
     candidates = served.encoder(candidates, service.observer)
     ids: list[str] = served.choices.remembered(to_query_set([candidates], [candidates.align(names)], names), most)
     return ids
-
-
-# --- search through an engine: find candidates, compute their features, rank them -------------------------------------
 
 
 _ALL = SearchPolicy()
@@ -138,16 +127,7 @@ class SearchResult:
 class Searcher:
     """Searches with an engine and ranks with a service.
 
-    Parameters
-    ----------
-    service
-        Ranks the candidates.
-    engine
-        Finds candidates and computes their features.
-    titles, texts
-        Titles of documents and texts of judged queries by id, for display. Those without one are shown by their id.
-    policy
-        Which documents are found, and which of their fields may be read; see `SearchPolicy.check`.
+    `titles` of documents and `texts` of judged queries by id are for display.
     """
 
     def __init__(
@@ -180,29 +160,10 @@ class Searcher:
         options: SearchOptions = PLAIN,
         explain: bool = False,
     ) -> SearchResult:
-        """Search and rank.
+        """Search, rank the first `window` hits, and explain the ranking if asked to.
 
-        Parameters
-        ----------
-        query
-            Text of the query.
-        window
-            Number of candidates to rank.
-        vector, columns
-            Embedding and further numbers of the query; see `CandidateSet`.
-        model
-            Model to rank with; None means the default.
-        options
-            What documents must match, and what is returned with them.
-        explain
-            Add an explanation.
-
-        Raises
-        ------
-        ParameterError
-            The filter or a facet is not allowed.
-        EngineError
-            The engine did not return candidates, so there is no order to fall back on.
+        Raise `ParameterError` if the filter or a facet is not allowed, and `EngineError` if the engine did not
+        return candidates, so that there is no order to fall back on.
         """
         options.check()
         options = self.policy.restrict(options)
@@ -281,19 +242,8 @@ class Searcher:
     ) -> JudgedQuery:
         """Return a judged query as `kinrank.engines.logger.FeatureLogger` logs it: what a search would rank.
 
-        Parameters
-        ----------
-        qid, query
-            Id and text of the query.
-        grades
-            Grades by document. Other candidates have grade 0.
-        window, vector, columns
-            As in `search`.
-
-        Raises
-        ------
-        DataError
-            None of the judged documents is among the candidates.
+        Other candidates have grade 0. Raise `DataError` if none of the judged documents is among the
+        candidates.
         """
         _, candidates = self._candidates(query, window, vector, columns, self.policy.restrict(PLAIN))
         if candidates is None or not grades.keys() & set(candidates.ids):

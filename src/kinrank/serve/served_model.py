@@ -29,21 +29,12 @@ if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
 
 
-# --- query texts as vectors, for models that encode them; recent ones are remembered ----------------------------------
-
-
 REMEMBERED = 10_000
 """Vectors kept per model: repeated queries, which are most of the traffic, are not encoded again."""
 
 
 class QueryEncoder:
-    """Adds vectors to candidates whose query comes as text.
-
-    Parameters
-    ----------
-    ranker
-        The model. If it does not encode texts, candidates stay as they are.
-    """
+    """Adds vectors to candidates whose query comes as text."""
 
     def __init__(self, ranker: Ranker) -> None:
         encoder = text_encoder(ranker)
@@ -61,10 +52,7 @@ class QueryEncoder:
     def __call__(self, candidates: CandidateSet, observer: Observer) -> CandidateSet:
         """Return the candidates with a vector, if the model needs one and the query has a text.
 
-        Raises
-        ------
-        EncoderError
-            The encoder failed, for whatever reason.
+        Raise `EncoderError` if the encoder fails, for whatever reason.
         """
         if not self.active or candidates.vector is not None or candidates.text is None:
             return candidates
@@ -77,9 +65,6 @@ class QueryEncoder:
             raise EncoderError(f"the encoder failed: {type(error).__name__}: {error}") from error
         observer.stage("encode", time.perf_counter() - start)
         return replace(candidates, vector=vector)
-
-
-# --- A model in use: the fitted model and the judgments learned since -------------------------------------------------
 
 
 FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
@@ -151,19 +136,8 @@ class ServedModel:
         return self.unseen_judgments >= FIT_SHARE * (self.judged_queries or math.inf)
 
 
-# --- what keeps a model up to date with a database, and reports when it cannot ----------------------------------------
-
-
 class Follower:
-    """Follows what is stored for one model.
-
-    Parameters
-    ----------
-    name
-        The name of the model.
-    observer
-        Notified when something was learned, or could not be.
-    """
+    """Follows what is stored for one model."""
 
     what: ClassVar[str]
     """What is followed."""
@@ -184,9 +158,6 @@ class Follower:
         self.failure = failure
 
 
-# --- tests of a model before it is put into use: it must reproduce its scores in time, and fit the attached engine ----
-
-
 _TOLERANCE = 1e-3  # in standard deviations of the scores: float32 sums differ that little between machines
 _LATE = 100_000  # a day after those of any evidence
 
@@ -194,19 +165,8 @@ _LATE = 100_000  # a day after those of any evidence
 def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> bool:
     """Rank the stored examples. Return False if there are none.
 
-    Parameters
-    ----------
-    ranker
-        The model.
-    examples
-        Queries and the scores they had when the model was written.
-    deadline
-        Seconds that a query may take.
-
-    Raises
-    ------
-    RejectedModelError
-        An example fails, its scores differ, or the examples take too long, possibly because the machine is busy.
+    Raise `RejectedModelError` if an example fails, its scores differ, or the median query takes longer than the
+    deadline, possibly because the machine is busy.
     """
     if examples is None:
         return False

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from kinrank.serve.audit import AuditLog
 from kinrank.serve.events.log import EventLog, EvidenceFeed
 from kinrank.serve.experiments import interleave
 from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
-from kinrank.serve.judgments import JudgmentStore, checkpoint_folder, open_store
+from kinrank.serve.judgments import checkpoint_folder, open_store
 from kinrank.serve.kept import KeptCopy
 from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.live_rules import LiveRules
@@ -35,55 +34,7 @@ if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
 
 
-# --- put the models of a service together: where each comes from, and what it learns from -----------------------------
-
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-
-
-@dataclass(frozen=True, eq=False)
-class _Assembly:
-    """What the models of a service share; see `kinrank.serve.Service`."""
-
-    _: KW_ONLY
-    settings: Settings
-    observer: Observer
-    copies: WorkFolder
-    store: JudgmentStore | None
-    events: EventLog | None
-    checkpoints: str | None
-    kept: KeptCopy
-    search: FeatureSet | None
-
-    def rollouts(self, models: Mapping[str, str | os.PathLike[str]]) -> dict[str, Rollout]:
-        """Return the models by name, none of them loaded yet."""
-        rollouts = {}
-        for name, address in models.items():
-            if not _NAME.match(name):
-                raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
-            feed = None if self.events is None else self.events.feed(name, self.observer)
-            sources = open_sources(name, address, self.copies)
-            rollouts[name] = Rollout({role: self._slot(name, role, source, feed) for role, source in sources.items()})
-        return rollouts
-
-    def _slot(self, name: str, role: str, source: ModelSource, feed: EvidenceFeed | None) -> ModelSlot:
-        # A checkpoint replaces those of other versions, so each role has its own folder.
-        kept = self.checkpoints
-        folder = Checkpoints(os.path.join(kept, role) if kept and role != CURRENT else kept)
-        return ModelSlot(
-            name if role == CURRENT else f"{name}:{role}",
-            source,
-            settings=self.settings,
-            observer=self.observer,
-            learner=None
-            if self.store is None
-            else JudgmentLearner(name, self.store, self.observer, folder, self.kept, role),
-            feed=feed,
-            search=self.search,
-        )
-
-
-# --- the ranking service without a transport. Every query gets a result -----------------------------------------------
 
 
 _NO_OBSERVER = Observer()
@@ -157,16 +108,28 @@ class Service:
         self.rules = LiveRules(judgments, kept=kept)
         self.audit = AuditLog(judgments)
         self._copies = WorkFolder(cache)
-        self.rollouts = _Assembly(
-            settings=self.settings,
-            observer=observer,
-            copies=self._copies,
-            store=self._store,
-            events=self.events,
-            checkpoints=folder,
-            kept=kept,
-            search=search,
-        ).rollouts(models)
+
+        def slot(name: str, role: str, source: ModelSource, feed: EvidenceFeed | None) -> ModelSlot:
+            # A checkpoint replaces those of other versions, so each role has its own folder.
+            own = Checkpoints(os.path.join(folder, role) if folder and role != CURRENT else folder)
+            learner = None if self._store is None else JudgmentLearner(name, self._store, observer, own, kept, role)
+            return ModelSlot(
+                name if role == CURRENT else f"{name}:{role}",
+                source,
+                settings=self.settings,
+                observer=observer,
+                learner=learner,
+                feed=feed,
+                search=search,
+            )
+
+        self.rollouts: dict[str, Rollout] = {}
+        for name, address in models.items():
+            if not _NAME.match(name):
+                raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
+            feed = None if self.events is None else self.events.feed(name, observer)
+            sources = open_sources(name, address, self._copies)
+            self.rollouts[name] = Rollout({role: slot(name, role, source, feed) for role, source in sources.items()})
         self.slots = {name: rollout.current for name, rollout in self.rollouts.items()}
         self.default = next(iter(self.slots))
         self._unknown_model = f"unknown model name; this service has: {', '.join(self.slots)}"
@@ -188,11 +151,7 @@ class Service:
     def start(self, *, strict: bool = True) -> None:
         """Load the models and start to watch them. Meanwhile queries are answered in the engine's order.
 
-        Parameters
-        ----------
-        strict
-            Raise if a model cannot be loaded. Otherwise wait for it, and answer its queries in the engine's order
-            until it is there.
+        If not `strict`, wait for a model that cannot be loaded, instead of raising.
         """
         self.workers.start(strict=strict)
 
@@ -323,10 +282,7 @@ class Service:
     def weights(self, candidates: CandidateSet, *, model: str | None = None) -> QueryWeights:
         """Return linear weights of the query, computed in the calling thread.
 
-        Raises
-        ------
-        UnsupportedByModelError
-            The model has no weights because its learner is not linear.
+        Raise `UnsupportedByModelError` if the learner of the model is not linear.
         """
         name = self.default if model is None else model
         if name not in self.slots:
@@ -361,10 +317,8 @@ class Service:
     def reload(self, model: str | None = None) -> ServedModel:
         """Load a model now, whether or not its folder or its version has changed.
 
-        Raises
-        ------
-        RejectedModelError
-            The folder is missing or its model cannot be used; the current model stays.
+        Raise `RejectedModelError` if the folder is missing or its model cannot be used; the current model
+        stays.
         """
         slot = self._slot(model)
         if not slot.refresh(force=True) or slot.current is None:
@@ -397,10 +351,7 @@ class Service:
     ) -> tuple[int, int]:
         """Withdraw the judgments of a query, of a source, or of a query by a source; all replicas forget them.
 
-        Returns
-        -------
-        tuple of int
-            The number of queries and sources whose judgments were withdrawn, and the revision without them.
+        Return the number of queries and sources whose judgments were withdrawn, and the revision without them.
         """
         withdrawn = self._slot(model).learning()[1].withdraw(qid, source)
         self.workers.learn_soon()

@@ -18,7 +18,7 @@ from kinrank.rankers.base import load
 from kinrank.rankers.capabilities import can_adapt
 from kinrank.rankers.local.texts import text_encoder
 from kinrank.serve.served_model import ServedModel
-from kinrank.store.versions import CANARY, CURRENT, SHADOW, ArmsByRole, VersionStore
+from kinrank.store.versions import CANARY, CURRENT, ArmsByRole, VersionStore
 
 KEPT_COPIES = 2
 """Versions in the cache besides those in use."""
@@ -46,13 +46,7 @@ class ModelSource(Protocol):
 
 
 class FolderSource:
-    """A model folder that is replaced as a whole.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    """
+    """A model folder that is replaced as a whole."""
 
     is_remote = False
     is_optional = False
@@ -76,13 +70,7 @@ class FolderSource:
 
 
 class _LatestRollout:
-    """Which versions of a store are in use, as of the last look: one for all roles, so that they change together.
-
-    Parameters
-    ----------
-    store
-        The store.
-    """
+    """Which versions of a store are in use, as of the last look: one for all roles, so that they change together."""
 
     def __init__(self, store: VersionStore) -> None:
         self._store = store
@@ -142,13 +130,7 @@ def _last_use(copy: Path) -> float:
 
 
 class WorkFolder:
-    """A given folder, or a temporary one that is made when it is needed.
-
-    Parameters
-    ----------
-    path
-        The folder. None: a temporary one, which is deleted by `close` or with this object.
-    """
+    """A given folder, or a temporary one that is made when it is needed."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
         self.given = None if path is None else Path(path)
@@ -174,10 +156,7 @@ def open_sources(name: str, address: str | os.PathLike[str], cache: WorkFolder) 
         return {CURRENT: FolderSource(address)}
     store, folder = VersionStore(address), cache.path / name
     latest = _LatestRollout(store)
-    return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY, SHADOW)}
-
-
-# --- models with the judgments they have learned, so that a start need not learn the whole history again --------------
+    return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY)}
 
 
 # What follows the name of the model. A mark may look like a number, and the name of another model may begin like this
@@ -190,11 +169,6 @@ class Checkpoints:
 
     Processes of one machine share them: one writes, the others read. Old ones are deleted; a process that still has
     one memory-mapped keeps it until it lets go.
-
-    Parameters
-    ----------
-    folder
-        Where they are. None: in a temporary folder that is deleted with this object.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:

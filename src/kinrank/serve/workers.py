@@ -1,4 +1,4 @@
-"""The threads of a service: one per model that ranks, those of shadows, and those that watch models and judgments."""
+"""The threads of a service: one per model that ranks, and those that watch models and judgments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from kinrank.serve.models import ModelSlot, Rollout
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import Batcher, BatchRanker, Schedule
 from kinrank.serve.settings import Settings
-from kinrank.serve.shadow import Shadow
 
 _FAILURES = 12  # of the database in a row before they are reported: it does not help to count fewer events at a time
 _REPORTS = 60.0  # seconds between reports of a failure that lasts
@@ -65,7 +64,6 @@ class Workers:
             for name, rollout in self.rollouts.items()
         }
         self.batchers: dict[str, Batcher] = {}
-        self.shadows: list[Shadow] = []
         self._stop = threading.Event()
         self._news = threading.Event()
         self._choices = threading.Event()
@@ -76,11 +74,6 @@ class Workers:
     def start(self, *, strict: bool) -> None:
         """Start to rank, load the models, and watch them; see `Service.start`."""
         self.batchers = {name: self._batcher(name, ranker) for name, ranker in self.rankers.items()}
-        for name, rollout in self.rollouts.items():
-            if rollout.shadow is not None:
-                shadow = Shadow(name, rollout.shadow, self.observer, self.batchers[name].is_busy)
-                self.rankers[name].on_ranked = shadow.offer
-                self.shadows.append(shadow)
         try:
             self._load(strict=strict)
         except BaseException:
@@ -120,8 +113,6 @@ class Workers:
             thread.join(timeout=5.0)
         for batcher in self.batchers.values():
             batcher.close()
-        for shadow in self.shadows:
-            shadow.close()
 
     def _batcher(self, name: str, ranker: BatchRanker) -> Batcher:
         return Batcher(

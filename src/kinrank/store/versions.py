@@ -32,7 +32,7 @@ from kinrank.errors import DamagedFolderError, IncompleteVersionError, Parameter
 from kinrank.store.model import KIND, read_model
 
 ROLLOUT = "rollout.json"
-CURRENT, CANARY, SHADOW = "current", "canary", "shadow"
+CURRENT, CANARY = "current", "canary"
 _VERSIONS = "versions"
 _NAME = re.compile(r"(?P<number>\d{6,})-(?P<fitted>[0-9a-f]{12})\Z")
 _CHUNK = 8 << 20
@@ -86,10 +86,7 @@ ArmsByRole = Mapping[str, Arm]
 class VersionStore:
     """Numbered versions of a model.
 
-    Parameters
-    ----------
-    address
-        A folder, or an address such as ``s3://bucket/models``; see `kinrank.data.files.filesystem_of`.
+    The address is a folder, or one such as ``s3://bucket/models``; see `kinrank.data.files.filesystem_of`.
 
     Examples
     --------
@@ -194,12 +191,8 @@ class VersionStore:
     def pull(self, name: str, cache: str | os.PathLike[str]) -> Path:
         """Return a verified copy of a version in a folder of this machine, downloaded unless it is there.
 
-        Raises
-        ------
-        IncompleteVersionError
-            Files are missing or too short.
-        DamagedFolderError
-            A file differs from its checksum.
+        Raise `IncompleteVersionError` if files are missing or too short, and `DamagedFolderError` if one
+        differs from its checksum.
         """
         _check_name(name)
         copy = Path(cache) / name
@@ -277,10 +270,7 @@ class VersionStore:
     def assign(self, role: str, arm: Arm | None) -> None:
         """Give a role to a version, or end it; a version that becomes current loses its other roles.
 
-        Raises
-        ------
-        ParameterError
-            There is no current version, so that a canary or a shadow has nothing to be compared with.
+        Raise `ParameterError` if there is no current version, so that a canary has nothing to be compared with.
         """
         known = self.check_role(role)
         kept = {each: other for each, other in known.items() if each != role}

@@ -21,11 +21,8 @@ TARGETS = Registry(
     "target",
     {
         "opensearch-hybrid": "kinrank.engines.targets.requests:HybridQuery",
-        "opensearch-rrf": "kinrank.engines.targets.requests:HybridRRF",
         "elasticsearch-linear": "kinrank.engines.targets.requests:LinearRetriever",
-        "elasticsearch-rrf": "kinrank.engines.targets.requests:RRFRetriever",
         "qdrant-formula": "kinrank.engines.targets.requests:FormulaQuery",
-        "qdrant-rrf": "kinrank.engines.targets.requests:WeightedRRF",
     },
 )
 

@@ -15,7 +15,6 @@ from kinrank.data.normalization import NORMALIZATIONS, Normalization
 from kinrank.errors import DataError, ParameterError
 from kinrank.registry.choices import check_choice
 
-Fuses = Literal["scores", "normalized scores", "ranks"]
 Ranges = Mapping[str, tuple[float, float]]
 NORMALIZERS: dict[str, Normalization | None] = {"none": None, "minmax": "min_max", "l2_norm": "l2"}
 MAX_QUERIES = 5
@@ -36,14 +35,11 @@ class Target(ABC):
     documentation: ClassVar[str]
     """URL of the vendor's documentation of the request."""
 
-    clause_kind: ClassVar[str] = ""
-    """What the engine needs for each feature besides its weight. Empty if it knows features by name."""
+    clause_kind: ClassVar[str]
+    """What the engine needs for each feature besides its weight."""
 
     allows_negative: ClassVar[bool] = False
     """Whether weights can be negative."""
-
-    fusion: ClassVar[Fuses] = "scores"
-    """What the engine fuses, unless a setting of the target changes it."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -55,14 +51,9 @@ class Target(ABC):
                 raise ParameterError(f"{field.name} must be a string, got {value!r}")
 
     @property
-    def fuses(self) -> Fuses:
-        """What the engine multiplies by the weights: raw scores, scores normalized per query, or ranks."""
-        return self.fusion
-
-    @property
     def normalization(self) -> Normalization | None:
         """How the engine normalizes scores; None if it does not."""
-        return "min_max" if self.fuses == "normalized scores" else None
+        return None
 
     def request(
         self,
@@ -106,13 +97,12 @@ class Target(ABC):
         checked = _check_weights(weights, inverted)
         if normalization is not None:
             self._check_normalization(normalization)
-        elif ranges is not None and self.fuses != "scores":
+        elif ranges is not None and self.normalization is not None:
             checked = {name: weight * _range_width(name, ranges) for name, weight in checked.items()}
         if not self.allows_negative:
             self._check_not_negative(checked)
         given = {} if clauses is None else dict(clauses)
-        if self.clause_kind:
-            self._check_clauses(checked, given)
+        self._check_clauses(checked, given)
         request = self._request(checked, given)
         return self._boosted(request, boosts) if boosts else request
 
@@ -128,8 +118,8 @@ class Target(ABC):
         )
 
     def _check_normalization(self, normalization: Normalization) -> None:
-        """Raise unless the engine normalizes as the weights expect. For ranks, no weights are exact."""
-        if self.fuses != "ranks" and self.normalization != normalization:
+        """Raise unless the engine normalizes as the weights expect."""
+        if self.normalization != normalization:
             applied = "adds raw scores" if self.normalization is None else f"normalizes by {self.normalization}"
             wanted = "none" if self.normalization is None else self.normalization
             raise DataError(
@@ -187,11 +177,6 @@ class LinearRetriever(Target):
     """Number of hits."""
 
     @property
-    def fuses(self) -> Fuses:
-        """Raw scores, unless a normalizer is set."""
-        return "scores" if self.normalizer == "none" else "normalized scores"
-
-    @property
     def normalization(self) -> Normalization | None:
         """As set by the normalizer."""
         check_choice("normalizer", self.normalizer, tuple(NORMALIZERS))
@@ -199,7 +184,8 @@ class LinearRetriever(Target):
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         check_choice("normalizer", self.normalizer, tuple(NORMALIZERS))
-        check_window(self.window, self.size)
+        if self.window < self.size:
+            raise ParameterError(f"window must be at least size, got {self.window} and {self.size}")
         retrievers = [
             {"retriever": clauses[name], "weight": weight, "normalizer": self.normalizer}
             for name, weight in weights.items()
@@ -220,54 +206,6 @@ class LinearRetriever(Target):
             part = {"retriever": retriever, "weight": 1.0, "normalizer": "none"}
             request["retriever"]["linear"]["retrievers"].append(part)
         return request
-
-
-@dataclass(frozen=True)
-class RRFRetriever(Target):
-    """Weighted reciprocal rank fusion (RRF) of Elasticsearch 9.2.
-
-    A document at position r (from 1) of a retriever with weight w gets w / (rank_constant + r) from it. **This is not
-    the order of the weighted sum**: RRF uses positions and ignores scores.
-
-    Notes
-    -----
-    Weights must not be negative. They are divided by their mean, so that equal weights give plain RRF.
-
-    Examples
-    --------
-    >>> clauses = {name: {"standard": {"query": {"match": {name: "heat"}}}} for name in ("title", "plot")}
-    >>> request = RRFRetriever().request({"title": 3.0, "plot": 1.0}, clauses)
-    >>> [part["weight"] for part in request["retriever"]["rrf"]["retrievers"]]
-    [1.5, 0.5]
-    """
-
-    version = "Elasticsearch 9.2"
-    documentation = "https://www.elastic.co/docs/reference/elasticsearch/rest-apis/retrievers/rrf-retriever"
-    clause_kind = "a retriever"
-    fusion = "ranks"
-
-    rank_constant: int = 60
-    """Constant of RRF; with a larger one the first positions count less."""
-    window: int = 100
-    """Number of documents that each retriever returns, at least `size`."""
-    size: int = 10
-    """Number of hits."""
-
-    def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
-        check_window(self.window, self.size)
-        relative = zip(weights, relative_weights(weights, self.version), strict=True)
-        rrf = {
-            "retrievers": [{"retriever": clauses[name], "weight": weight} for name, weight in relative],
-            "rank_constant": self.rank_constant,
-            "rank_window_size": self.window,
-        }
-        return {"size": self.size, "retriever": {"rrf": rrf}}
-
-
-def check_window(window: int, size: int) -> None:
-    """Raise if the window is smaller than the number of hits."""
-    if window < size:
-        raise ParameterError(f"window must be at least size, got {window} and {size}")
 
 
 @dataclass(frozen=True)
@@ -294,7 +232,6 @@ class HybridQuery(Target):
     version = "OpenSearch 2.10"
     documentation = "https://docs.opensearch.org/docs/search-plugins/search-pipelines/normalization-processor"
     clause_kind = "a sub-query"
-    fusion = "normalized scores"
 
     technique: Normalization = "min_max"
     """Normalization. ``"z_score"`` needs OpenSearch 3.0."""
@@ -308,72 +245,23 @@ class HybridQuery(Target):
         return self.technique
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
+        if len(weights) > MAX_QUERIES:
+            raise DataError(
+                f"{self.version} supports at most {MAX_QUERIES} sub-queries, got {len(weights)}: leave out features "
+                "with weight 0, or learn from fewer features"
+            )
         processor = {
             "normalization": {"technique": self.normalization},
             "combination": {
                 "technique": "arithmetic_mean",
-                "parameters": {"weights": normalize_weights(weights, self.version)},
+                "parameters": {"weights": _normalize_weights(weights, self.version)},
             },
         }
-        queries = _sub_queries(weights, clauses, self.version)
-        return _hybrid_query(self.size, queries, {"normalization-processor": processor})
-
-
-@dataclass(frozen=True)
-class HybridRRF(Target):
-    """Hybrid query of OpenSearch 3.1 with weighted reciprocal rank fusion (RRF) in the request.
-
-    A document at position r (from 1) of a sub-query with weight w gets w / (rank_constant + r) from it. **This is not
-    the order of the weighted sum**: RRF uses positions and ignores scores; `HybridQuery` uses scores.
-
-    Notes
-    -----
-    OpenSearch requires weights between 0 and 1 that sum to 1, so they are divided by their sum. At most five
-    sub-queries are supported.
-
-    Examples
-    --------
-    >>> clauses = {"title": {"match": {"title": "heat"}}, "plot": {"match": {"plot": "heat"}}}
-    >>> request = HybridRRF().request({"title": 3.0, "plot": 1.0}, clauses)
-    >>> request["search_pipeline"]["phase_results_processors"][0]["score-ranker-processor"]["combination"]
-    {'technique': 'rrf', 'rank_constant': 60, 'parameters': {'weights': [0.75, 0.25]}}
-    """
-
-    version = "OpenSearch 3.1"
-    documentation = "https://docs.opensearch.org/docs/search-plugins/search-pipelines/score-ranker-processor"
-    clause_kind = "a sub-query"
-    fusion = "ranks"
-
-    rank_constant: int = 60
-    """Constant of RRF; with a larger one the first positions count less."""
-    size: int = 10
-    """Number of hits, and of documents that a sub-query returns from each shard."""
-
-    def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
-        combination = {
-            "technique": "rrf",
-            "rank_constant": self.rank_constant,
-            "parameters": {"weights": normalize_weights(weights, self.version)},
+        return {
+            "size": self.size,
+            "query": {"hybrid": {"queries": [clauses[name] for name in weights]}},
+            "search_pipeline": {"phase_results_processors": [{"normalization-processor": processor}]},
         }
-        queries = _sub_queries(weights, clauses, self.version)
-        return _hybrid_query(self.size, queries, {"score-ranker-processor": {"combination": combination}})
-
-
-def _sub_queries(weights: dict[str, float], clauses: dict[str, Any], version: str) -> list[Any]:
-    if len(weights) > MAX_QUERIES:
-        raise DataError(
-            f"{version} supports at most {MAX_QUERIES} sub-queries, got {len(weights)}: leave out features with "
-            "weight 0, or learn from fewer features"
-        )
-    return [clauses[name] for name in weights]
-
-
-def _hybrid_query(size: int, queries: list[Any], processor: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "size": size,
-        "query": {"hybrid": {"queries": queries}},
-        "search_pipeline": {"phase_results_processors": [processor]},
-    }
 
 
 @dataclass(frozen=True)
@@ -421,42 +309,6 @@ class FormulaQuery(Target):
         return {"prefetch": [clauses[name] for name in prefetched], "query": formula, "limit": self.limit}
 
 
-@dataclass(frozen=True)
-class WeightedRRF(Target):
-    """Weighted reciprocal rank fusion (RRF) of Qdrant 1.17.
-
-    A point at position p (from 0) of a prefetch with weight w gets 1 / ((p + 1) / w + k - 1) from it. **This is not the
-    order of the weighted sum**: RRF uses positions and ignores scores; `FormulaQuery` uses scores. Servers before 1.17
-    ignore the weights without an error.
-
-    Notes
-    -----
-    Weights must not be negative. Not only their proportions matter, so they are divided by their mean: equal weights
-    give plain RRF.
-
-    Examples
-    --------
-    >>> clauses = {name: {"query": [0.1, 0.9], "using": name, "limit": 100} for name in ("title", "plot")}
-    >>> WeightedRRF(k=60).request({"title": 3.0, "plot": 1.0}, clauses)["query"]
-    {'rrf': {'k': 60, 'weights': [1.5, 0.5]}}
-    """
-
-    version = "Qdrant 1.17"
-    documentation = QDRANT + "search/hybrid-queries/"
-    clause_kind = "a prefetch"
-    fusion = "ranks"
-
-    k: int = 2
-    """Constant of RRF; with a larger k the first positions count less. Qdrant's default is 2."""
-    limit: int = 10
-    """Number of points to return."""
-
-    def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
-        relative = relative_weights(weights, self.version)
-        prefetches = [clauses[name] for name in weights]
-        return {"prefetch": prefetches, "query": {"rrf": {"k": self.k, "weights": relative}}, "limit": self.limit}
-
-
 def value_ranges(feature_names: Sequence[str], X: NDArray[Any]) -> dict[str, tuple[float, float]]:
     """Return the minimum and maximum of each feature among the candidates of one query. Missing values count as 0.
 
@@ -470,7 +322,7 @@ def value_ranges(feature_names: Sequence[str], X: NDArray[Any]) -> dict[str, tup
     return dict(zip(feature_names, bounds, strict=True))
 
 
-def normalize_weights(weights: Mapping[str, float], version: str) -> list[float]:
+def _normalize_weights(weights: Mapping[str, float], version: str) -> list[float]:
     """Divide the weights by their sum. The order does not change, since only their proportions matter."""
     total = math.fsum(weights.values())
     if total == 0:
@@ -478,11 +330,6 @@ def normalize_weights(weights: Mapping[str, float], version: str) -> list[float]
             f"{version} needs weights that sum to 1, but all weights are 0: nothing was learned for this query"
         )
     return [weight / total for weight in weights.values()]
-
-
-def relative_weights(weights: Mapping[str, float], version: str) -> list[float]:
-    """Divide the weights by their mean, so that equal weights are all 1."""
-    return [len(weights) * share for share in normalize_weights(weights, version)]
 
 
 def _check_weights(weights: Mapping[str, float], inverted: Collection[str]) -> dict[str, float]:

@@ -25,14 +25,8 @@ class ClientHashes:
     """Hashes client ids with a random key for each period of 30 days, which all replicas share.
 
     A client so counts as one within a period. When the key of a period is deleted, nobody can tell any more which
-    client a hash belongs to.
-
-    Parameters
-    ----------
-    store
-        Where the keys are.
-    secret
-        Mixed into every hash, so that the database alone does not tell whether a given client is in it.
+    client a hash belongs to. The secret is mixed into every hash, so that the database alone does not tell whether
+    a given client is in it.
     """
 
     def __init__(self, store: EventStore, secret: bytes = b"") -> None:
@@ -83,9 +77,6 @@ class ClientHashes:
         text = client.encode(errors="surrogatepass")
         digest = hashlib.blake2b(text, digest_size=8, key=hashlib.sha256(key + self._secret).digest()).digest()
         return int.from_bytes(digest, signed=True)
-
-
-# --- which folders still hold what a forgotten client asked -----------------------------------------------------------
 
 
 def asked_by(database: Database, clients: Collection[int]) -> list[int]:

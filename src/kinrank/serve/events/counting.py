@@ -371,25 +371,10 @@ def take(
 ) -> tuple[list[tuple[int, str]], int | None]:
     """Take lists out of those that wait to be counted, in turns: of each query a share, so that none waits for others.
 
-    Parameters
-    ----------
-    execute
-        Runs statements.
-    model
-        The model.
-    after
-        The query after which to start, by its hash; None for the first one.
-    most
-        How many lists to take.
-    skipped
-        Queries to leave.
-    share
-        How many lists of one query to take, unless no others are left.
+    Start after the query `after`, leave `skipped` queries, and take more than a share of one query only if no
+    others are left.
 
-    Returns
-    -------
-    tuple
-        Queries and lists, and the query after which to start the next time.
+    Return queries and lists, and the query after which to start the next time.
     """
     taken: list[tuple[int, str]] = []
     place = after

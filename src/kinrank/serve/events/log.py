@@ -24,23 +24,9 @@ from kinrank.serve.observer import Observer
 from kinrank.serve.served_model import Follower, ServedModel
 from kinrank.serve.settings import Settings
 
-# --- the evidence of a model, as the replicas have counted it ---------------------------------------------------------
-
 
 class EvidenceFeed(Follower):
-    """Follows the cells of one model, and hands them to the versions of the model that are in use.
-
-    Parameters
-    ----------
-    name
-        The name of the model.
-    store
-        Where the cells are.
-    first_day
-        Returns the first day that counts; the store deletes earlier ones.
-    observer
-        Notified when they cannot be read.
-    """
+    """Follows the cells of one model, and hands them to the versions of the model that are in use."""
 
     what = "choices"
 
@@ -107,9 +93,6 @@ def _to_evidence(cells: list[CellRow]) -> Evidence:
     return Evidence(found.get_state(), ids=chosen_ids(documents, choices))
 
 
-# --- take in what people are shown and choose, and count it -----------------------------------------------------------
-
-
 RAW_DAYS = 2
 """Full days after which lists and clicks are deleted; what was counted stays."""
 _DAY = 86_400
@@ -148,19 +131,10 @@ class Click(NamedTuple):
 class EventLog:
     """What people are shown and choose, in the database of the judgments, on a connection of its own.
 
-    Parameters
-    ----------
-    address
-        The database; see `kinrank.serve.database.open_database`.
-    min_clients
-        Documents that fewer clients were shown for a query are no evidence, and those that fewer chose are not lifted.
-    days
-        Days after which counts are deleted.
-    secret
-        Mixed into the hashes of clients; see `ClientHashes`.
-    now
-        Returns the seconds since 1970; None for the clock of the database, which all replicas share: one whose own
-        clock is wrong must not date what it shows wrongly, nor delete what others have counted.
+    Documents that fewer than `min_clients` were shown for a query are no evidence, and those that fewer chose are
+    not lifted. Counts are deleted after some `days`. `now` is by default the clock of the database, which all
+    replicas share: one whose own clock is wrong must not date what it shows wrongly, nor delete what others have
+    counted.
     """
 
     def __init__(
@@ -256,13 +230,8 @@ class EventLog:
     def attributed(self, lists: Sequence[Shown], caller: str | None) -> tuple[list[Shown], int]:
         """Return lists with the caller in place of clients that it may have invented, and how many of them there are.
 
-        Parameters
-        ----------
-        lists
-            What a caller reports.
-        caller
-            Who reports them. Its lists that were not handed out by this service count as those of one client. None: it
-            may name clients.
+        Lists of a caller that were not handed out by this service count as those of one client. None: it may
+        name clients.
         """
         if caller is None:
             return list(lists), 0
@@ -281,10 +250,7 @@ class EventLog:
     def record(self, lists: Sequence[Shown], clicks: Sequence[Click]) -> dict[str, int]:
         """Store lists and clicks durably, and return how many of them do not count, by reason.
 
-        Raises
-        ------
-        NotStoredError
-            The database did not confirm them. Send them again: that is safe, whether or not it has them.
+        If that raises `NotStoredError`, they can be sent again.
         """
         if self._offset is None:
             with suppress(StoreUnavailableError):  # storing them will tell
@@ -338,11 +304,6 @@ class EventLog:
         """Delete what is old, store the lists that were shown, and count some of what is new; `more` says if all is.
 
         Each part is tried, whatever happens to the others.
-
-        Parameters
-        ----------
-        curves
-            How ranks are examined, by model.
         """
         with ExitStack() as parts:  # which run from the last to the first, and raise at the end
             parts.callback(self._count, curves)

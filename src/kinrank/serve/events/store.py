@@ -25,8 +25,6 @@ from kinrank.serve.database import (
 )
 from kinrank.serve.events.counting import UNIT, Tally, VoteKey, take, take_of
 
-# --- lists and clicks, as clients report them and as they are stored --------------------------------------------------
-
 
 class ListRecord(NamedTuple):
     """A list that someone was shown. Queries and clients are hashes."""
@@ -52,9 +50,6 @@ class ClickRecord(NamedTuple):
     value: float
     day: int
     """When it was received."""
-
-
-# --- lists and clicks in the database, and the counts of them ---------------------------------------------------------
 
 
 STREAM = "/evidence"
@@ -110,13 +105,6 @@ class EventStore:
     Lists and clicks are stored as they come in, each once, and wait to be counted. `count` counts a bounded number of
     them in one transaction. What a client said of a query on a day is computed from its own lists, and replaces what it
     had said before, so nothing can count twice, in whatever order and how often events arrive.
-
-    Parameters
-    ----------
-    database
-        Where they are.
-    min_clients
-        Documents that fewer clients were shown for a query are no evidence, and those that fewer chose are not lifted.
     """
 
     def __init__(self, database: Database, min_clients: int) -> None:
@@ -138,12 +126,7 @@ class EventStore:
     ) -> None:
         """Store lists and clicks, all or none, but for those that are stored already; they are durable then.
 
-        Parameters
-        ----------
-        lists, clicks
-            What was shown and clicked.
-        explored
-            The lists that explored, the share of lists that do, and their day.
+        `explored` are the lists that explored, the share of lists that do, and their day.
         """
         with self.database.writing() as execute:
             # In one order, so that two processes do not wait for each other.
@@ -164,12 +147,8 @@ class EventStore:
 
         A query whose lists cannot be counted is set aside, and tried again later, so that others go on.
 
-        Parameters
-        ----------
-        curves
-            How ranks are examined, by model.
-        recent
-            Models and queries that were just asked: some of their lists are counted before those that wait for longer.
+        Some lists of `recent` models and queries, which were just asked, are counted before those that wait for
+        longer.
         """
         self._resolve()
         more = False

@@ -145,7 +145,7 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
         Operation("GET", "/v1/rules", rules.list_rules, editor, None, responses.RulesResponse, LIST_PARAMETERS),
         Operation("DELETE", "/v1/rules", rules.remove_rule, editor, None, rule, REMOVE_PARAMETERS),
         Operation("POST", "/v1/rules/preview", rules.preview_rule, editor, bodies.PreviewBody, Preview),
-        Operation("GET", "/v1/audit", endpoints.audit.list_entries, admin, None, responses.AuditResponse, PARAMETERS),
+        Operation("GET", "/v1/audit", endpoints.audit, admin, None, responses.AuditResponse, PARAMETERS),
         Operation("POST", "/v1/model/reload", endpoints.reload, admin, bodies.ReloadBody, responses.ReloadResponse),
         Operation("GET", "/v1/model", endpoints.models, query, response=responses.ModelsResponse),
         Operation("GET", "/v1/examples", endpoints.examples, query, response=responses.ExamplesResponse),

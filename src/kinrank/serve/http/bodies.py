@@ -75,16 +75,21 @@ AnyId = Name | int
 AnyIds = Annotated[list[AnyId], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 
 
-class ExplainBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Candidates in the engine's order, with one row of features each; null is a missing value."""
+class _Described(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What describes a query and its candidates besides their features."""
 
-    ids: Ids
-    features: Rows
     feature_names: Names | None = None
     vector: Vector | None = None
     columns: Columns = {}
     keys: Keys = {}
     text: Text | None = None
+
+
+class ExplainBody(_Described, forbid_unknown_fields=True, kw_only=True):
+    """Candidates in the engine's order, with one row of features each; null is a missing value."""
+
+    ids: Ids
+    features: Rows
 
 
 class RankBody(ExplainBody, forbid_unknown_fields=True, kw_only=True):
@@ -106,16 +111,11 @@ class PackedRankBody(Struct, forbid_unknown_fields=True, kw_only=True):
     interleave: TwoModels | None = None
 
 
-class WeightsBody(Struct, forbid_unknown_fields=True, kw_only=True):
+class WeightsBody(_Described, forbid_unknown_fields=True, kw_only=True):
     """Candidates as for ranking or, if an engine is attached, the text of a query."""
 
     ids: Ids | None = None
     features: Rows | None = None
-    feature_names: Names | None = None
-    vector: Vector | None = None
-    columns: Columns = {}
-    keys: Keys = {}
-    text: Text | None = None
     query: Text | None = None
     size: Size = 10
     filter: dict[str, Any] | None = None
@@ -138,18 +138,13 @@ class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
     explain: bool = False
 
 
-class JudgedBody(Struct, forbid_unknown_fields=True, kw_only=True):
+class JudgedBody(_Described, forbid_unknown_fields=True, kw_only=True):
     """A judged query: candidates with features and grades; without features, the attached engine computes them."""
 
     qid: AnyId
     ids: AnyIds
     features: Rows | None = None
     grades: Annotated[list[Number], Meta(min_length=1, max_length=MAX_CANDIDATES)]
-    feature_names: Names | None = None
-    vector: Vector | None = None
-    columns: Columns = {}
-    keys: Keys = {}
-    text: Text | None = None
 
 
 class JudgmentsBody(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -426,14 +421,7 @@ class _Batch:
 def parse_events(raw: bytes, model: str, now: float | None) -> _Batch:
     """Parse a body with queries and events. Raise a `DataError` that points to the first invalid value.
 
-    Parameters
-    ----------
-    raw
-        The body.
-    model
-        The model that ranked the lists.
-    now
-        The time of queries without one, in seconds since 1970; None: when they are stored.
+    Queries without a time get `now`, in seconds since 1970; None: when they are stored.
     """
     try:
         body = _DECODER.decode(raw)

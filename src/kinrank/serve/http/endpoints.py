@@ -72,15 +72,7 @@ T = TypeVar("T")
 
 
 class RequestReader:
-    """Reads requests within the limits of a service.
-
-    Parameters
-    ----------
-    service
-        The service, with its settings and the judgments that it has learned.
-    metrics
-        Receives the time of parsing.
-    """
+    """Reads requests within the limits of a service."""
 
     def __init__(self, service: Service, metrics: Metrics) -> None:
         self._service = service
@@ -198,9 +190,6 @@ def _media_type(request: Request) -> str:
     return request.headers.get("content-type", bodies.JSON).partition(";")[0].strip().lower()
 
 
-# --- request handlers; `app` maps them to paths and roles -------------------------------------------------------------
-
-
 # --- what people are shown and choose: the lists that the service answers with, and the events that clients send ------
 
 
@@ -211,15 +200,7 @@ R = TypeVar("R", bound=Ranking)
 
 
 class _Feedback:
-    """Handles /v1/events, and remembers what was shown.
-
-    Parameters
-    ----------
-    service
-        Stores events and ranks by them.
-    reader
-        Reads requests.
-    """
+    """Handles /v1/events, and remembers what was shown."""
 
     def __init__(self, service: Service, reader: RequestReader) -> None:
         self._service = service
@@ -278,16 +259,7 @@ class _Feedback:
     def answer(self, request: Request, ranking: R, text: str | None, documents: Sequence[str]) -> R:
         """Return a ranking with the id that events about it name, and remember the documents that are shown.
 
-        Parameters
-        ----------
-        request
-            The request, whose header names the client.
-        ranking
-            The answer.
-        text
-            The text of the query; None if what is shown should not count.
-        documents
-            The documents in the order in which they are shown.
+        Without a text, what is shown does not count.
         """
         query_id: str = request.scope[_QUERY_ID]
         depth, log = self._service.settings.log_shown, self._service.events
@@ -310,15 +282,7 @@ REMOVE_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class _RuleEndpoints:
-    """Handles /v1/rules.
-
-    Parameters
-    ----------
-    service
-        Keeps rules and ranks by them.
-    reader
-        Reads requests.
-    """
+    """Handles /v1/rules."""
 
     def __init__(self, service: Service, reader: RequestReader) -> None:
         self._service = service
@@ -388,43 +352,12 @@ def _author(request: Request) -> str:
     return "" if key is None else key.name
 
 
-# --- the handler of /v1/audit: what changed what is ranked ------------------------------------------------------------
-
-
 _MOST = 1_000
 PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
     "limit": (f"How many entries, at most {_MOST}.", {"type": "string", "pattern": "^[1-9][0-9]{0,2}$"}),
     "before": ("Only entries before this time.", {"type": "string", "format": "date-time"}),
 }
 """Parameters of the URL by name, with what each means and its schema."""
-
-
-class _AuditEndpoint:
-    """Handles /v1/audit.
-
-    Parameters
-    ----------
-    service
-        Has the log.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._lane = Lane("the audit log", 1)
-
-    def close(self) -> None:
-        """Start no more work."""
-        self._lane.close()
-
-    async def list_entries(self, request: Request) -> Response:
-        """Return what changed what is ranked, the newest first."""
-        limit, before = _limit(request.query_params.get("limit", "100")), request.query_params.get("before")
-        until = None if before is None else _seconds(before)
-        late = partial(StoreUnavailableError, "the database did not respond in time: try again")
-        entries = await self._lane.run(
-            lambda: self._service.audit.read(limit=limit, before=until), self._service.settings.judgment_seconds, late
-        )
-        return json_response(AuditResponse([_to_response(entry) for entry in entries]))
 
 
 def _to_response(entry: AuditEntry) -> AuditEntryResponse:
@@ -446,9 +379,6 @@ def _seconds(text: str) -> float:
         raise DataError(f"before must be a time such as 2026-11-17T12:00:00Z, got {text[:100]!r}") from None
 
 
-# --- request handlers; `app` maps them to paths and roles -------------------------------------------------------------
-
-
 _RELOAD_SECONDS = 60.0
 # Threads that only wait. With 0.3 s per call, 100 searches a second need 30.
 _ENGINE_CALLS = 32
@@ -461,17 +391,7 @@ _EXPLANATION_LATE = partial(
 
 
 class Endpoints:
-    """Request handlers of a service.
-
-    Parameters
-    ----------
-    service
-        Ranks and learns.
-    metrics
-        Content of /metrics.
-    searcher
-        Search through an engine, if one is attached.
-    """
+    """Request handlers of a service."""
 
     def __init__(self, service: Service, metrics: Metrics, searcher: Searcher | None) -> None:
         self._service = service
@@ -483,7 +403,7 @@ class Endpoints:
         self.reader = RequestReader(service, metrics)
         self.feedback = _Feedback(service, self.reader)
         self.rules = _RuleEndpoints(service, self.reader)
-        self.audit = _AuditEndpoint(service)
+        self._audit_lane = Lane("the audit log", 1)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
         self._insight_lane = Lane("weights and explanations", 4)
@@ -492,11 +412,10 @@ class Endpoints:
 
     def close(self) -> None:
         """Start no more work."""
-        for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane):
+        for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane, self._audit_lane):
             lane.close()
         self.feedback.close()
         self.rules.close()
-        self.audit.close()
         self.reader.close()
 
     def is_overloaded(self, scope: Scope) -> bool:
@@ -622,6 +541,16 @@ class Endpoints:
             )
         revision = await self._in_store(lambda: self._service.judge(judged, model=model, source=body.source))
         return json_response(JudgmentsResponse(len(body.queries)), {REVISION_HEADER: str(revision)})
+
+    async def audit(self, request: Request) -> Response:
+        """Return what changed what is ranked, the newest first."""
+        limit, before = _limit(request.query_params.get("limit", "100")), request.query_params.get("before")
+        until = None if before is None else _seconds(before)
+        late = partial(StoreUnavailableError, "the database did not respond in time: try again")
+        entries = await self._audit_lane.run(
+            lambda: self._service.audit.read(limit=limit, before=until), self._settings.judgment_seconds, late
+        )
+        return json_response(AuditResponse([_to_response(entry) for entry in entries]))
 
     async def withdraw(self, request: Request) -> Response:
         """Withdraw the judgments of a query, of a source, or of a query by a source. The model forgets them."""

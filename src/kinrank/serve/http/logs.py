@@ -60,15 +60,7 @@ def add_log_fields(**fields: Any) -> None:
 
 
 class JsonLog:
-    """Writes log records as JSON lines in the background.
-
-    Parameters
-    ----------
-    stream
-        Output stream; None means stderr.
-    logger
-        The logger whose records are written, with those of its children; None means the root logger.
-    """
+    """Writes log records as JSON lines in the background. The defaults are stderr and the root logger."""
 
     def __init__(self, stream: TextIO | None = None, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger()
@@ -239,13 +231,7 @@ def read_trace(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 class OtelTraces(Traces):
-    """Records spans.
-
-    Parameters
-    ----------
-    provider
-        Makes and exports the spans.
-    """
+    """Records spans."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._context = import_extra("opentelemetry.context", "otel")
@@ -258,10 +244,7 @@ class OtelTraces(Traces):
     def exporting_to(cls, exporters: list[str]) -> OtelTraces:
         """Return traces that are exported by name, configured by the environment variables of OpenTelemetry.
 
-        Raises
-        ------
-        ParameterError
-            An exporter is not installed.
+        Raise `ParameterError` if one is not installed.
         """
         resources = import_extra("opentelemetry.sdk.resources", "otel")
         sdk = import_extra("opentelemetry.sdk.trace", "otel")

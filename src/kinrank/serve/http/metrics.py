@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,32 +19,20 @@ from prometheus_client import (
 
 from kinrank.serve.events.log import EventLog
 from kinrank.serve.http.logs import Traces, add_log_fields, log_event
-from kinrank.serve.messages import Fallback, Ranking
+from kinrank.serve.messages import Fallback
 from kinrank.serve.observer import Observer
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _NOVELTY = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 _BATCHES = (1, 2, 4, 8, 16, 32)
-_TAUS = (-0.5, 0.0, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
-_OVERLAPS = tuple(tenth / 10 for tenth in range(11))
 _NOVELTY_HELP = (
     "Distance from live queries to the nearest judged query, as a multiple of the distance within which 99% of the "
     "judged queries have their nearest other one. Rises when live queries drift away from the judged ones."
 )
-_OVERLAP_HELP = "Share of the first ten documents that the answer and the shadow have in common."
-_SHADOW_HELP = "Queries of the shadow: compared, failed, or dropped because queries waited."
-LOGGED = 10
-"""Documents of each order in the log of a shadow."""
 
 
 class Metrics(Observer):
-    """Metrics of one process. Model events and errors are also logged.
-
-    Parameters
-    ----------
-    traces
-        Also receives the stages of requests; passes traces on and records nothing by default.
-    """
+    """Metrics of one process. Model events and errors are also logged."""
 
     def __init__(self, traces: Traces | None = None) -> None:
         self.traces = traces or Traces()
@@ -84,10 +71,6 @@ class Metrics(Observer):
         self._failing = gauge("failing", "1 for what has been failing in the background.", "where")
         self._results = counter("results", "Results by version: ranked, or why not.", "model", "version", "result")
         self._rank_seconds = histogram("rank_seconds", "Time to rank a query.", _SECONDS[:-3], "model", "version")
-        tau = "Kendall's tau between the answer and the shadow's order."
-        self._tau = histogram("shadow_tau", tau, _TAUS, "model", "version")
-        self._overlap = histogram("shadow_overlap", _OVERLAP_HELP, _OVERLAPS, "model", "version")
-        self._shadowed = counter("shadow_queries", _SHADOW_HELP, "model", "result")
         self._version_of: dict[str, str] = {}
 
     def request(self, endpoint: str, status: int, seconds: float) -> None:
@@ -134,30 +117,6 @@ class Metrics(Observer):
     def result(self, model: str, version: str, fallback: Fallback | None) -> None:
         """Record a result."""
         self._results(model, version, "ranked" if fallback is None else fallback.value).inc()
-
-    def shadow(self, model: str, answer: Ranking, shadow: Ranking, tau: float, overlap: float) -> None:
-        """Record and log a comparison."""
-        if shadow.version is None:
-            self._shadowed(model, "failed").inc()
-            return
-        self._shadowed(model, "compared").inc()
-        fitted = re.split("[+~]", shadow.version)[0]
-        self._tau(model, fitted).observe(tau)
-        self._overlap(model, fitted).observe(overlap)
-        log_event(
-            "shadow",
-            model=model,
-            version=answer.version,
-            shadow_version=shadow.version,
-            ids=answer.ids[:LOGGED],
-            shadow_ids=shadow.ids[:LOGGED],
-            tau=round(tau, 4),
-            overlap=overlap,
-        )
-
-    def shadow_dropped(self, model: str) -> None:
-        """Record a query for which there was no time."""
-        self._shadowed(model, "dropped").inc()
 
     def novelty(self, model: str, novelty: float) -> None:
         """Record the novelty of a live query."""

@@ -109,13 +109,12 @@ class LoadedModel(Struct):
 
 
 class ModelStatus(Struct):
-    """A model, why the latest version of it was refused, if it was, and the versions of its canary and shadow."""
+    """A model, why the latest version of it was refused, if it was, and the version of its canary."""
 
     default: bool
     refused: str | None
     loaded: LoadedModel | None
     canary: str | None
-    shadow: str | None
 
 
 class ModelsResponse(Struct):
@@ -275,31 +274,18 @@ def to_model_status(rollout: Rollout, *, default: bool) -> ModelStatus:
             remarks=served.base.remarks(),
             evidence_revision=served.evidence,
         )
-    return ModelStatus(default, rollout.refusal, loaded, _version_of(rollout.canary), _version_of(rollout.shadow))
+    return ModelStatus(default, rollout.refusal, loaded, _version_of(rollout.canary))
 
 
 def _version_of(slot: ModelSlot | None) -> str | None:
     return None if slot is None or slot.current is None else slot.current.version
 
 
-# --- errors as HTTP responses: a status, a code for programs, a message for people ------------------------------------
-
-
 RETRY_SECONDS = "1"
 
 
 class HttpError(Exception):
-    """An error response.
-
-    Parameters
-    ----------
-    status
-        HTTP status.
-    code
-        Error code for programs.
-    message
-        What is wrong, what was given, and what to do.
-    """
+    """An error response."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)

@@ -22,7 +22,7 @@ from kinrank.rankers.capabilities import capabilities_of
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.logs import JsonLog, start_traces
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import BoundedProtocol, RequestMiddleware, is_loopback
+from kinrank.serve.http.middleware import EarlyProtocol, RequestMiddleware, is_loopback
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher, SearchPolicy
 from kinrank.serve.service import Service
@@ -35,46 +35,29 @@ _SHUTDOWN_SECONDS = 10  # for requests in progress, after the drain
 
 @dataclass(frozen=True)
 class Options:
-    """Options of ``kinrank serve``."""
+    """Options of ``kinrank serve``, which its help describes."""
 
     models: dict[str, str]
-    """Model folder, or address of a store of its versions, by name."""
     host: str = "127.0.0.1"
     port: int = 8080
-    """Address to listen on."""
     fd: int | None = None
-    """File descriptor of a listening socket, in place of an address; several processes can share one."""
     keys: str | None = None
-    """File of API keys."""
     judgments: str | None = None
     checkpoints: str | None = None
-    """Address of the database for new judgments, and folder for models that have learned them; see
-    `kinrank.serve.Service`.
-    """
     cache: str | None = None
-    """Folder for copies of models from stores; see `kinrank.serve.Service`."""
     client_secret: str | None = None
-    """File whose content is mixed into the hashes of clients; see `kinrank.serve.Service`."""
     engine: str | None = None
     features: str | None = None
-    """Address of a search engine, and the file that defines its features; see `kinrank.engines.connect`."""
     client: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the engine's client: ``api_key``, ``ca_certs``..."""
     fields: tuple[str, ...] | None = None
-    """Fields of the documents that query keys may read; see `kinrank.serve.search.SearchPolicy`. By default none
-    if there are keys, and all without keys.
-    """
+    """By default none if there are keys, and all without keys; see `kinrank.serve.search.SearchPolicy`."""
     filter_clause: dict[str, Any] | None = None
-    """A filter that all documents must match, whatever a request asks for."""
     titles: str | None = None
     texts: str | None = None
-    """Files with lines ``ID<tab>TEXT``: titles of documents and texts of judged queries, shown on the page."""
     open_to_all: bool = False
-    """Without keys, listen on other than loopback addresses, and take requests that name other hosts."""
     drain_seconds: float = 5.0
-    """Seconds to keep serving after SIGTERM."""
     settings: Settings = field(default_factory=Settings)
-    """Deadlines and limits."""
 
     def check(self) -> None:
         """Raise if the service would be open by accident, nobody could add judgments, or a folder is missing.
@@ -124,7 +107,7 @@ def run(options: Options) -> None:
         build_app(options),
         host=options.host,
         port=options.port,
-        http=BoundedProtocol,
+        http=EarlyProtocol,
         ws="none",
         access_log=False,
         log_config=None,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
 from kinrank.checks.samples import require
 from kinrank.engines.base import Engine
 from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import EngineTimeoutError, ParameterError
+from tests.engines.engine_sample import QUERY, VECTOR, sample_documents
 
 EngineCheck = Callable[[Engine], None]
 
