@@ -20,7 +20,6 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import normalize_text
 from kinrank.errors import DataError
 from kinrank.registry import import_extra
-from kinrank.study.report.charts import Frame, element, picture, polyline
 from kinrank.study.report.page import content_policy
 
 # --- how far judgments from clicks can be trusted: stability, later clicks, coverage, agreement with people -----------
@@ -188,7 +187,7 @@ def write_click_report(
         warnings=examination.warnings,
         funnel=[(f"{stage}, {reason}", rows) for stage, reason, rows in funnel_rows(counts.funnel)],
         notes=[*counts.funnel.columns, *counts.funnel.notes],
-        curve=safe(examination_curve(examination)),
+        examined=examined_rows(examination),
         model=examination.model,
         grades=[(grade, f"{cuts[grade]:.3f}", f"{number:,}") for grade, number in grade_counts(judgments).items()],
         coverage=[
@@ -217,30 +216,12 @@ def funnel_rows(funnel: Funnel) -> list[tuple[str, str, str]]:
     return rows
 
 
-def examination_curve(examination: Examination) -> str:
-    """Draw the examination of ranks with its interval."""
-    ranks, slope = examination.ranks.tolist(), examination.slope.tolist()
-    low, high = examination.low.tolist(), examination.high.tolist()
-
-    def draw(width: float) -> tuple[str, float]:
-        frame = Frame(width, 260, left=48)
-        across, up = frame.x(0.5, ranks[-1] + 0.5), frame.y(min(0.0, *low), max(1.05, *high))
-        xs = [across(rank) for rank in ranks]
-        band = polyline([*xs, *xs[::-1]], [up(value) for value in [*high, *low[::-1]]]) + "Z"
-        parts = [
-            frame.y_axis(up, ".1f"),
-            frame.x_axis(across, ".0f", "rank"),
-            element("path", class_="band", d=band),
-            element("path", class_="line one", d=polyline(xs, [up(value) for value in slope])),
-            *(
-                element("circle", class_="dot gain", cx=x, cy=up(value), r=3.5)
-                for x, value in zip(xs, slope, strict=True)
-            ),
-        ]
-        return "".join(parts), frame.height
-
-    values = ", ".join(f"{value:.2f} at {rank}" for rank, value in zip(ranks, slope, strict=True))
-    return picture(draw, f"Examination of each rank relative to the first: {values}.")
+def examined_rows(examination: Examination) -> list[tuple[str, ...]]:
+    """Return each rank, how often users examine it relative to the first, and the interval, as text."""
+    columns = (values.tolist() for values in (examination.ranks, examination.slope, examination.low, examination.high))
+    return [
+        (f"{rank}", f"{slope:.2f}", f"{low:.2f} to {high:.2f}") for rank, slope, low, high in zip(*columns, strict=True)
+    ]
 
 
 def _sentences(quality: _ClickQuality) -> list[str]:

@@ -8,10 +8,20 @@ from dataclasses import fields
 import numpy as np
 
 from kinrank.measure import Measure
-from kinrank.study.report.charts import format_number
 from kinrank.study.report.collect import LeakCheck, Report
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def format_number(value: float, spec: str) -> str:
+    """Format a number with a real minus sign and without a sign for zero.
+
+    Examples
+    --------
+    >>> format_number(-0.5, "+.2f"), format_number(0.0, "+.2f"), format_number(1200, ",.0f")
+    ('\u22120.50', '0', '1,200')
+    """
+    return "0" if value == 0 and spec.startswith("+") else format(value, spec).replace("-", "\u2212")
 
 
 def headline(report: Report) -> str:
@@ -70,7 +80,7 @@ def points(report: Report) -> list[str]:
     """Return the other main results, one sentence each."""
     answer = "" if report.answer is None else _typeset(report.answer.text)
     near_and_far = (f"{_typeset(each.text)}." for each in report.near_and_far)
-    return [sentence for sentence in (answer, *near_and_far, _balance(report), _cost(report)) if sentence]
+    return [sentence for sentence in (answer, *near_and_far, _balance(report)) if sentence]
 
 
 def _typeset(text: str) -> str:
@@ -86,17 +96,6 @@ def _balance(report: Report) -> str:
         f"{paired.wins:,} queries win, {paired.losses:,} lose and {paired.ties:,} are unchanged. A query that changes "
         f"gains or loses {float(np.nanmean(np.abs(changed))):.3f} on average."
     )
-
-
-def _cost(report: Report) -> str:
-    times = {timing.name: timing.median for timing in report.timings}
-    baseline = report.comparison.baseline.name
-    if report.subject not in times:
-        return ""
-    takes = f"Ranking one query takes {milliseconds(times[report.subject])} with {report.subject}"
-    if baseline not in times:
-        return f"{takes}."
-    return f"{takes}, {milliseconds(times[baseline])} with {baseline} (medians)."
 
 
 def conventions(measure: Measure) -> str:
@@ -131,14 +130,3 @@ def p_value(p: float) -> str:
         return f"p = {p:.2g}"
     digits, _, power = f"{p:.1e}".partition("e")
     return f"p = {digits} × 10{str(int(power)).translate(_SUPERSCRIPT)}"
-
-
-def milliseconds(value: float) -> str:
-    """Format a time with about two significant digits.
-
-    Examples
-    --------
-    >>> milliseconds(0.0523), milliseconds(12.34)
-    ('0.05 ms', '12 ms')
-    """
-    return f"{value:.2f} ms" if value < 10 else f"{value:.0f} ms"
