@@ -231,13 +231,6 @@ def relative_features(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDA
     Tied candidates share the mean of their ranks, so row order does not matter. Missing and infinite values get NaN
     for both and are ignored when the others are ranked.
 
-    Parameters
-    ----------
-    X
-        Features, one row per candidate.
-    offsets
-        Query i owns rows ``offsets[i]:offsets[i + 1]``.
-
     Returns
     -------
     float32 array of shape (rows, 2 features)

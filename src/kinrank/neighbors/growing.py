@@ -18,11 +18,6 @@ class GrowingIndex(NeighborIndex):
     Positions never move: added points come after all others, a removed one leaves its position empty. Copies made by
     `copy.copy` change independently and share their memory.
 
-    Parameters
-    ----------
-    built
-        The index to start from; it is not changed.
-
     Examples
     --------
     >>> index = GrowingIndex(ExactIndex().fit([[0.0], [1.0], [5.0]]))

@@ -206,14 +206,7 @@ class DistributedTrees:
 def n_sharing(folds: Sequence[Int64], held_out: int, most: int) -> int:
     """Return the largest number of workers, each with every n-th block, that all have queries to learn from.
 
-    Parameters
-    ----------
-    folds
-        The fold of each query of each block.
-    held_out
-        The fold whose queries no worker learns from.
-    most
-        Upper limit.
+    No worker learns from the queries of the fold `held_out`.
 
     Examples
     --------

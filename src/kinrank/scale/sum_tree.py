@@ -31,12 +31,7 @@ from kinrank.rankers.kin.sample import JudgedBlocks, TreeSample
 class JobFolder:
     """Intermediate results by name, on any file system that Arrow or fsspec can open and all workers share.
 
-    Parameters
-    ----------
-    path
-        The folder; created if it does not exist.
-    job
-        Everything that the results depend on, as JSON values by name. The folder of another job raises `JobError`.
+    `job` is everything that the results depend on, as JSON values by name. The folder of another job raises `JobError`.
     """
 
     def __init__(self, path: PathLike, job: Mapping[str, Any]) -> None:
@@ -104,12 +99,7 @@ def query_hashes(qid: NDArray[Any]) -> IdHashes:
 def check_no_repeated_queries(blocks: Blocks, hashes: Callable[[int], IdHashes]) -> None:
     """Raise if a query occurs in more than one place.
 
-    Parameters
-    ----------
-    blocks
-        The data; read again only if two hashes are equal.
-    hashes
-        Function that returns the hashes of a block.
+    `hashes` returns those of a block; the data are read again only if two hashes are equal.
     """
     for leading in range(1 << _BITS):
         parts = [each[each >> np.uint64(64 - _BITS) == leading] for each in map(hashes, range(len(blocks)))]
@@ -276,13 +266,7 @@ class SumTree:
 
 
 class StoredQueries(JudgedBlocks):
-    """The sampled queries of all blocks, in the job folder.
-
-    Parameters
-    ----------
-    tree
-        The finished sums.
-    """
+    """The sampled queries of all blocks, in the job folder."""
 
     def __init__(self, tree: SumTree) -> None:
         self.tree = tree

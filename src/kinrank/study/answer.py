@@ -334,20 +334,7 @@ def answer(
 ) -> Answer | None:
     """Return what the measured rungs say, or None if none has a model per query, or none has one for all.
 
-    Parameters
-    ----------
-    values
-        Values of a measure per query for the measured rungs of `RUNGS`, all on the same queries.
-    names
-        Names of rungs to use instead of those of `RUNGS`.
-    groups
-        Group of each query; queries of a group may vary together.
-    min_gain
-        Smallest gain that is worth having.
-    note
-        Why rungs are missing; by default that they were not measured.
-    choices
-        What choices add, without Holm's correction.
+    `values` has the measure of each query for the rungs of `RUNGS` that were measured; `names` replaces their names.
 
     Examples
     --------
@@ -397,10 +384,7 @@ def subject_of(rungs: Container[str]) -> str | None:
 def reason(half: PairedComparison) -> str:
     """Return why weights per query do not gain.
 
-    Parameters
-    ----------
-    half
-        Weights from half of a query's own judgments compared with those of one linear model, on the other half.
+    `half` compares weights from half of a query's own judgments with one linear model, on the other half.
     """
     if half.p <= LEVEL and half.mean_difference > 0:
         return (

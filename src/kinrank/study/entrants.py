@@ -77,12 +77,7 @@ def remembers(text: str) -> bool:
 def make_ranker(text: str, *, group: str | None = None) -> Fittable:
     """Create an unfitted ranker from its name and parameters.
 
-    Parameters
-    ----------
-    text
-        ``"knn(n_neighbors=400)"``, ``"lightgbm"``.
-    group
-        Value for `group_column`, if the ranker has this parameter and it is not set.
+    `group` becomes its `group_column`, if it has that parameter and none is set.
 
     Examples
     --------
@@ -201,18 +196,7 @@ def pool_folds(
 ) -> Entrant:
     """Combine the entrants of several folds into one: each query is scored by the model not fitted on it.
 
-    Parameters
-    ----------
-    name
-        Name of the combined entrant.
-    parts
-        One entrant per fold.
-    queries
-        Queries of all folds.
-    rows
-        Positions in `queries` of the rows of each fold.
-    measures
-        Measures to evaluate.
+    `rows` has the positions in `queries` of the rows of each fold.
     """
     scores: Float64 = np.full(queries.n_rows, np.nan)
     for part, rows_of_fold in zip(parts, rows, strict=True):

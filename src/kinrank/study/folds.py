@@ -48,17 +48,8 @@ class Related(NamedTuple):
 def add_families(parts: list[QuerySet], families: Families, group: str | None = None, n_folds: int = 2) -> Related:
     """Add the column `COLUMN` to sets of queries: the families of all their texts, connected by their groups.
 
-    Parameters
-    ----------
-    parts
-        The queries; the last set is tested.
-    families
-        True, or the similarity above which texts are of one family; False: no families; None: if there are texts, and
-        as many families as folds.
-    group
-        Query column: queries of a group are of one family.
-    n_folds
-        Number of folds that the families are needed for.
+    `families` is True, a similarity of texts, False for none, or None: if there are texts, and as many families as
+    folds. The last of the parts is tested.
 
     Examples
     --------
@@ -143,18 +134,7 @@ def checked_folds(
 ) -> Iterator[Fold]:
     """Yield one fold for a given test set, or cross-validation folds.
 
-    Parameters
-    ----------
-    queries
-        Judged queries to train on, or to split into folds.
-    test
-        Judged test queries.
-    folds, group, seed
-        As in `kinrank.data.split.fold_queries`.
-    together
-        Query column to split by instead of `group`, whose values are never split either.
-    leaks
-        What to do with test queries seen in training: raise, drop them, or keep them.
+    `together` is a query column to split by instead of `group`, whose values are never split either.
 
     Examples
     --------

@@ -426,12 +426,7 @@ def leak_warning(reports: Sequence[LeakReport]) -> str | None:
 def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> LeakReport:
     """Find test queries that were seen in training, near-duplicates, and features that give the grade away.
 
-    Parameters
-    ----------
-    train, test
-        Judged queries with the same features.
-    group
-        Query column whose values must not be in both sets.
+    Values of the query column `group` must not be in both sets.
 
     Examples
     --------

@@ -45,15 +45,6 @@ class GlobalModel:
 def scores_by_own_judgments(model: GlobalModel, queries: QuerySet, measure: Measure) -> Float64:
     """Return scores by the best weights of each query: its own at the best strength, or the global ones.
 
-    Parameters
-    ----------
-    model
-        The global model.
-    queries
-        Judged queries, with features prepared for the model.
-    measure
-        The measure to maximize.
-
     Examples
     --------
     >>> from kinrank.datasets import make_two_camps
@@ -90,16 +81,7 @@ class HalfKnown:
 def half_known(model: GlobalModel, train: QuerySet, test: QuerySet, measure: Measure, seed: int = 0) -> HalfKnown:
     """Fit weights to half of each query's documents and rank the other half, for both halves.
 
-    Parameters
-    ----------
-    model
-        Global model of the training queries.
-    train, test
-        Judged queries, with features prepared for the model; the strength is chosen on `train`.
-    measure
-        The measure.
-    seed
-        Seed for the halves.
+    The strength is chosen on the training queries.
     """
     single, *each = _on_halves(model, subsample(train, _SAMPLE), measure, seed, STRENGTHS)
     means = [mean_of(values) for values in each]

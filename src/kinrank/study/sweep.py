@@ -29,19 +29,8 @@ def sweep_neighbors(
 ) -> NeighborChoice:
     """Choose k and the strength of the prior by cross-validation.
 
-    Parameters
-    ----------
-    ranker
-        Unfitted ranker; its k and prior are ignored.
-    folds
-        Pairs of training and validation queries.
-    measure
-        Measure to maximize.
-    counts, strengths
-        Values to try; a k above half of the training queries of any fold is skipped.
-    enough
-        Number of validation queries that is enough: further folds are skipped, and larger folds are subsampled. By
-        default all queries of all folds are used.
+    A k above half of the training queries of any fold is skipped. Folds after `enough` validation queries are skipped,
+    and larger ones are subsampled.
 
     Examples
     --------

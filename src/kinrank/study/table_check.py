@@ -80,12 +80,7 @@ class TableCheck:
 def check_table(table: pa.Table, given: ColumnNames) -> TableCheck:
     """Check a table with one row per candidate.
 
-    Parameters
-    ----------
-    table
-        The table as it was read.
-    given
-        Names of columns that are known. The others are guessed from names and values.
+    Columns that are not `given` by name are guessed from names and values.
 
     Examples
     --------

@@ -165,12 +165,7 @@ def covering_shares(counts: Float64, wanted: Int64) -> Float64:
 
     Cells count entirely or not at all, except the last one needed.
 
-    Parameters
-    ----------
-    counts
-        The number of queries in each cell; one row of cells or several.
-    wanted
-        The numbers of queries; the result has one row for each.
+    The result has one row for each number of queries in `wanted`.
 
     Examples
     --------

@@ -27,12 +27,7 @@ def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) 
     unless the best blend gains more than one standard error over it: among many blends of few queries, chance alone
     makes one look better.
 
-    Parameters
-    ----------
-    scores
-        Standardized scores, one column per ranking.
-    queries
-        Judged queries that none of the rankings was learned from.
+    Scores are standardized, a column per ranking; none of the rankings was learned from these queries.
 
     Examples
     --------

@@ -32,16 +32,7 @@ def boosted(
     The boost of a document lifts or lowers its weighted sum to where its score belongs among the scores of the
     candidates without evidence: on straight lines between their weighted sums, and beyond the highest and the lowest.
 
-    Parameters
-    ----------
-    linear
-        The weights of the query.
-    values
-        The features that the weights apply to.
-    query, scores
-        The query, and the scores of its candidates without what people chose.
-    chosen
-        What people chose.
+    `values` are the features that the weights apply to, `scores` those of the candidates without what people chose.
     """
     weights: Float64 = linear.weights[0]
     fidelity = None if linear.fidelity is None else float(linear.fidelity[0])

@@ -35,16 +35,7 @@ _REMEMBERS_ALL = 0.12  # gain of log likelihood per choice from which a model th
 class LiveJudgments:
     """Judged queries by id, as evidence.
 
-    Parameters
-    ----------
-    qid
-        The ids of the queries.
-    owner
-        The id of the query of each judgment.
-    query, document
-        Hashes of the query and of the document of each judgment.
-    looks, choices
-        What each judgment counts as.
+    Each judgment has the id of its query (`owner`), hashes of query and document, and what it counts as.
     """
 
     def __init__(
@@ -170,16 +161,7 @@ class ChosenPart:
     ) -> ChosenPart | None:
         """Learn what scores mean, and how much they count; None if nothing was chosen and nothing has a good grade.
 
-        Parameters
-        ----------
-        queries
-            The training queries.
-        scores, unseen
-            Their scores by the model, and by models that have not seen them.
-        evidence
-            What people chose.
-        from_clicks
-            Whether the grades of `queries` are from clicks.
+        `unseen` are scores by models that have not seen the queries; `from_clicks` tells whether grades are clicks.
         """
         if evidence is not None and hashes_of(queries) is None:
             raise DataError(
@@ -354,15 +336,7 @@ class ChosenPart:
 
 
 class WithChoices(BaseEstimator):
-    """A fitted ranker, and what people chose next to its scores; to measure what that adds.
-
-    Parameters
-    ----------
-    ranker : Ranker
-        The fitted ranker.
-    evidence : Evidence
-        What people chose.
-    """
+    """A fitted ranker, and what people chose next to its scores; to measure what that adds."""
 
     def __init__(self, ranker: Ranker, evidence: Evidence) -> None:
         self.ranker = ranker

@@ -73,12 +73,7 @@ class KinFitting:
     def fit_to_cells(self, cells: CellRanker, kept: JudgedBlocks) -> KinModel:
         """Fit everything else, given the sums over cells of all judged queries.
 
-        Parameters
-        ----------
-        cells
-            The part that learns from cells, with the sums of all judged queries.
-        kept
-            The judged queries that trees learn from.
+        `cells` has the sums of all judged queries, `kept` the queries that trees learn from.
         """
         judged = only_judgments(kept, self.settings.group_column)
         folds = self.assign_folds(judged)

@@ -18,13 +18,7 @@ from kinrank.rankers.cells.training import CellPlan
 
 
 class JudgedBlocks(ABC):
-    """Judged queries in blocks, none of which is empty.
-
-    Parameters
-    ----------
-    sizes
-        The number of queries of each block.
-    """
+    """Judged queries in blocks, none of which is empty."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = sizes

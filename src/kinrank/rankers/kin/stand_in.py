@@ -27,25 +27,8 @@ def fit_stand_ins(
 ) -> tuple[Float64, Float64]:
     """Return the weights that come closest to the scores of each query's candidates, and their fidelity.
 
-    Parameters
-    ----------
-    queries
-        The candidates. A missing value counts as 0, as in an engine's weighted sum.
-    scores
-        The score of each candidate.
-    prior
-        The weights of each query's local model, for features multiplied by `factor`.
-    factor
-        Scale of each feature.
-    signs
-        The required sign of each weight; see `PairStatistics.solve`.
-
-    Returns
-    -------
-    weights : float64 array of shape (queries, features)
-        For features as they were given.
-    fidelity : float64 array of shape (queries,)
-        Kendall's τ between the scores and the weighted sums.
+    A missing value counts as 0, as in an engine's weighted sum. The prior is the weights of each query's local model,
+    for features multiplied by `factor`; for `signs` see `PairStatistics.solve`.
 
     Examples
     --------

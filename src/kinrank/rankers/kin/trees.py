@@ -163,14 +163,7 @@ class BagTraining:
     def run(self, executor: Executor, progress: Progress, train_member: MemberTraining | None = None) -> Bag:
         """Compute what is not in the store yet, and return the bag.
 
-        Parameters
-        ----------
-        executor
-            Runs the tasks: one per table, then one per member.
-        progress
-            Called after each task.
-        train_member
-            Trains one member after the other; by default, each is a task of the executor.
+        `train_member` trains one member after the other; by default, each is a task of the executor.
         """
         self._complete("tables", self.make_table, self.tables, executor, progress)
         if self.settings.learns:

@@ -85,13 +85,6 @@ def _count_pairs(neighbors, pairs, models_of, starts, shared):  # type: ignore[n
 def change_ratio(first: NDArray[np.int64], second: NDArray[np.int64], pairs: Float64) -> float:
     """Return γ = (p1 + p2 - 2Δ) / min(p1, p2), how much two training sets differ (Geng et al. 2008, 3.3.4).
 
-    Parameters
-    ----------
-    first, second
-        The judged queries of each set.
-    pairs
-        The number of pairs of every judged query.
-
     Examples
     --------
     >>> change_ratio(np.array([0, 1]), np.array([1, 2]), np.array([10.0, 10.0, 20.0]))
@@ -106,14 +99,7 @@ def change_ratio(first: NDArray[np.int64], second: NDArray[np.int64], pairs: Flo
 def loss_difference_bound(ratio: float, penalty: float, radius: float) -> float:
     """Return Theorem 1's bound for RankSVM: no pair's loss differs by more than κ²/λ · γ between two models.
 
-    Parameters
-    ----------
-    ratio
-        γ, from `change_ratio`.
-    penalty
-        λ.
-    radius
-        κ, the largest norm of a difference of two candidates' feature vectors.
+    κ, the radius, is the largest norm of a difference of two candidates' feature vectors.
 
     Examples
     --------

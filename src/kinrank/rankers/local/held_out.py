@@ -43,18 +43,7 @@ def best_n_neighbors(
 
     Folds are held out one after the other until `ENOUGH` queries were ranked.
 
-    Parameters
-    ----------
-    without
-        Returns a fitted ranker that has not seen a fold; its k is changed.
-    queries
-        Judged queries.
-    fold
-        The fold of each query, from `assign_folds`.
-    n_seen
-        The number of queries that each of these rankers has seen at least.
-    tried
-        The k to try, ascending.
+    `without` returns a fitted ranker that has not seen a fold; each of these has seen at least `n_seen` queries.
     """
     # Past half of the queries a local model is hardly local.
     counts = [k for k in tried if 2 * k <= n_seen] or [tried[0]]

@@ -24,11 +24,6 @@ class JudgedQueries:
 
     A removed query leaves its position empty. Copies made by `copy.copy` change independently.
 
-    Parameters
-    ----------
-    qid
-        The ids of the fit, each once.
-
     Examples
     --------
     >>> judged = JudgedQueries(np.array(["a", "b"]))

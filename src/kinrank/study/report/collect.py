@@ -284,12 +284,7 @@ def feature_shares(weights: Float64, queries: QuerySet) -> Float64:
     be compared between features with different units. The spread is the root of the mean variance within queries;
     missing values are ignored.
 
-    Parameters
-    ----------
-    weights
-        One weight vector per query, or a single one.
-    queries
-        Queries whose candidates define the spread.
+    `weights` is one vector per query, or a single one; the spread is that of the candidates of `queries`.
 
     Examples
     --------
@@ -318,12 +313,7 @@ def _spread_within(queries: QuerySet) -> Float64:
 def query_names(queries: QuerySet, column: str | None = None) -> tuple[str, ...]:
     """Return the name of each query.
 
-    Parameters
-    ----------
-    queries
-        The queries.
-    column
-        Query column with the names; by default the first of `kinrank.study.leaks.TEXTS`, else the id.
+    By default, names are in the first column of `kinrank.study.leaks.TEXTS`; without one, they are the ids.
 
     Examples
     --------
