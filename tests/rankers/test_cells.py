@@ -26,7 +26,6 @@ SETTINGS = [
     {"prior": "global", "prior_strength": 0.5},
     {"learner": RankRLS(balance="queries")},
     {"describe": Describer(["mean", "max"], n_components=3)},
-    {"describe": Describer("summaries", metric="ridge")},
     {"scale": "none"},
 ]
 

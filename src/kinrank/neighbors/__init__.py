@@ -18,11 +18,10 @@ INDEXES = Registry(
     "index",
     {
         "exact": "kinrank.neighbors.base:ExactIndex",
-        "kdtree": "kinrank.neighbors.base:KDTreeIndex",
-        "faiss-flat": "kinrank.neighbors.faiss_indexes:FaissFlatIndex",
         "faiss-ivf": "kinrank.neighbors.faiss_indexes:FaissIVFIndex",
         "faiss-hnsw": "kinrank.neighbors.faiss_indexes:FaissHNSWIndex",
     },
+    replaced=dict.fromkeys(("kdtree", "faiss-flat"), "use 'exact', which finds the same neighbors and is faster"),
 )
 
 # Values (points times dimensions) that one scan may read: a few milliseconds on one thread.

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 
 from kinrank.arrays import Float32, Float64, Int64
@@ -312,31 +311,7 @@ def squared_distances(points, query, positions):  # type: ignore[no-untyped-def]
     return squares
 
 
-# --- exact indexes: a scan, and a kd-tree, which is faster only in a few dimensions -----------------------------------
-
-
-class KDTreeIndex(NeighborIndex):
-    """Exact index on a kd-tree (suggested by Geng et al. 2008, future work 2).
-
-    With hundreds of neighbors in dozens of dimensions it visits nearly every leaf and is slower than the scan.
-
-    Examples
-    --------
-    >>> KDTreeIndex().fit([[0.0], [1.0], [5.0]]).query([[2.0]], k=1)[1].tolist()
-    [[1]]
-    """
-
-    def _build(self) -> None:
-        self._tree = cKDTree(self.points_.astype(np.float64))
-
-    def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
-        wanted = min(k + 1, len(self.points_))
-        for query in queries:
-            near, found = self._tree.query(query.astype(np.float64)[None], np.arange(1, wanted + 1))
-            distances = np.ravel(near)
-            # With a tie at the k-th place, the tree returns any of the tied points, not the first ones.
-            tied = wanted > k and distances[k] <= distances[k - 1] * (1 + 1e-12)
-            yield None if tied else np.ravel(found)
+# --- the exact index --------------------------------------------------------------------------------------------------
 
 
 class ExactIndex(NeighborIndex):

@@ -419,7 +419,7 @@ class ClusterRanker(WeightedRanker, Ranker):
     def local_scores(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> Float64:
         """Return s_i(d), the scores by each cluster's model: shape (clusters, rows), in the caller's row order.
 
-        The oracles of `kinrank.measure.evaluation` choose among them.
+        What the best of them reaches for each query is an upper bound for any choice.
         """
         queries = self._queries(X, **arrays)
         scores = self.coef_ @ self.preparer_.transform(queries.X, queries).T

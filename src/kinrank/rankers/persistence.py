@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kinrank.describe import DESCRIBERS, METRICS
+from kinrank.describe import DESCRIBERS
 from kinrank.errors import FileFormatError, KinrankError
 from kinrank.learn import LEARNERS
 from kinrank.neighbors import INDEXES
 from kinrank.rankers.registry import RANKERS, REGRESSORS
 from kinrank.store import decode, encode
 
-PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
+PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, INDEXES)
 """The registries of what settings may hold."""
 
 

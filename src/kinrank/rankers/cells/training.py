@@ -27,7 +27,6 @@ from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, map_ordered
 from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.local.intermediate import SAMPLE_ROWS
-from kinrank.rankers.local.model import unit_moments
 from kinrank.store import nest
 
 POINTS_PER_CELL = 32
@@ -116,12 +115,9 @@ def plan_cells(
     sample = Sample.of_rows(blocks, SAMPLE_ROWS)
     sampled = map_ordered(executor, _BlockSampler(blocks, sample, preparer), sample.blocks)
     queries = QuerySet.concat(list(chain.from_iterable(sampled)))
-    targets = None
     with threadpool_limits(1):  # several BLAS threads may add in another order
         preparer.fit(queries)
-        if describer.needs_targets:
-            targets = unit_moments(preparer.apply(queries))
-        describer.fit(queries, targets=targets)
+        describer.fit(queries)
         points = describer.points(queries)
         wanted = POINTS_PER_CELL * n_cells
         if len(queries) < wanted and sample.share < 1.0:

@@ -20,14 +20,14 @@ from kinrank.rankers.knn.ranker import KnnRanker
 class FittedWithout:
     """Fits the local ranker on the queries of the other folds."""
 
-    settings: KnnRanker | CellRanker
+    settings: KnnRanker
     """The local ranker, not fitted."""
     kept: JudgedBlocks
     """The judged queries."""
     folds: list[Int64]
     """The fold of each query, for each repeat of the cross-fitting."""
 
-    def __call__(self, repeat: int, held_out: int) -> KnnRanker | CellRanker:
+    def __call__(self, repeat: int, held_out: int) -> KnnRanker:
         """Return the local ranker that has not seen a fold."""
         return copy(self.settings).fit(self.kept.take(np.flatnonzero(self.folds[repeat] != held_out)))
 
@@ -36,8 +36,7 @@ class FittedWithout:
 class SubtractedFold:
     """Subtracts the sums of a fold from the sums over all judged queries: sums add up, so nothing is fitted again.
 
-    Scaling, description and cells stay those of all judged queries, so they must not depend on grades: for a learned
-    metric use `FittedWithout`.
+    Scaling, description and cells stay those of all judged queries; they do not depend on grades.
     """
 
     whole: CellRanker

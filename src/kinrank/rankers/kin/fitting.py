@@ -78,12 +78,8 @@ class KinFitting:
         judged = only_judgments(kept, self.settings.group_column)
         folds = self.assign_folds(judged)
         alike = cell_part(self.settings)
-        without: Without
-        if cells.model_.describer.needs_targets:  # it has learned from grades, those of the held-out queries among them
-            without, n_queries = FittedWithout(alike, kept, folds), len(judged)
-        else:
-            without = SubtractedFold(cells, sums_of_folds(cells.model_.plan, kept, folds))
-            n_queries = int(cells.model_.training_set.counts.sum())
+        without = SubtractedFold(cells, sums_of_folds(cells.model_.plan, kept, folds))
+        n_queries = int(cells.model_.training_set.counts.sum())
         positions = spread_over(len(judged), ENOUGH)
         k = self._choose_neighbors(
             without,
