@@ -32,6 +32,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from kinrank.rankers.kin.crossfit import FittedWithout, rows_of
 from sklearn.base import clone
 
 from benchmarks.common import judged_text, letor_folds, log_progress, msrd
@@ -39,12 +40,10 @@ from benchmarks.knn_msrd import row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe.blocks import standardize
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.rankers.kin.crossfit import FittedWithout, rows_of
 from kinrank.rankers.kin.fitting import KinFitting
-from kinrank.rankers.kin.sample import QueriesInMemory
-from kinrank.rankers.kin.trees import TreeView, best_number_of_trees, linear_scores
+from kinrank.rankers.kin.trees import QueriesInMemory, TreeView, best_number_of_trees, linear_scores
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.rankers.local.choose import MEASURE
 
 Settings = dict[str, Any]
 OPTIONS = {"data-set": ("msrd", "mwmbl", "MQ2007"), "ideas": ("all", "objectives", "shapes", "others")}

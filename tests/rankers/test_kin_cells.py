@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kinrank.rankers.kin.crossfit import SubtractedFold
 
 import kinrank
 from kinrank import KinRanker, QuerySet
@@ -12,10 +13,8 @@ from kinrank.datasets import make_intents
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.crossfit import SubtractedFold
-from kinrank.rankers.kin.sample import QueriesInMemory, TreeSample, sums_of_folds
-from kinrank.rankers.kin.trees import BagTraining
-from kinrank.rankers.local.held_out import assign_folds
+from kinrank.rankers.kin.trees import BagTraining, QueriesInMemory, TreeSample, sums_of_folds
+from kinrank.rankers.local.choose import assign_folds
 from kinrank.scale.training import set_sizes
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)

@@ -16,10 +16,9 @@ from kinrank.parallel import use_threads
 from kinrank.progress import on_progress
 from kinrank.registry import import_extra
 from kinrank.study.answer import RUNGS
-from kinrank.study.headroom import Headroom
+from kinrank.study.headroom import GlobalModel, Headroom, half_known, scores_by_own_judgments
 from kinrank.study.headroom import headroom as study
 from kinrank.study.ladder import climb, fit_rungs, missing_memory, rungs_to_fit
-from kinrank.study.own_judgments import GlobalModel, half_known, scores_by_own_judgments
 from kinrank.study.records import headroom_record
 from kinrank.study.study import Study
 

@@ -135,7 +135,7 @@ def models(
 
 def _publish(store: VersionStore, model: str, wanted: dict[str, str | None]) -> None:
     """Upload a model and give it a role: the current version, or the canary or shadow of a share of the queries."""
-    from kinrank.rankers.kin.stored import with_evidence_inside
+    from kinrank.rankers.kin.chosen import with_evidence_inside
     from kinrank.store.versions import CURRENT, Arm
 
     shares = {role: share for role, share in wanted.items() if share is not None}

@@ -29,8 +29,7 @@ from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.rankers.local.model import Prior, check_prior, coefficients
-from kinrank.rankers.local.training_base import Shrinkage, TrainingSet
-from kinrank.rankers.local.training_sets import training_set_class
+from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, training_set_class
 from kinrank.store import nest, unnest
 
 _RESTARTS = 3  # of k-means

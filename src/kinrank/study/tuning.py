@@ -134,7 +134,7 @@ class _TrialLog:
         return [Trial(**{name: value for name, value in record.items() if name != "params"}) for record in records]
 
 
-# --- rankers that tuning tries, in order: a fixed list, then variations of the best ------------------------------------
+# --- rankers that tuning tries, in order: a fixed list, then variations of the best -----------------------------------
 
 
 Stage = Literal["list", "follow-up"]

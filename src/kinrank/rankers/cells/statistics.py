@@ -19,7 +19,7 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics, packed_size
 from kinrank.neighbors import NeighborIndex
 from kinrank.rankers.local.neighborhoods import Neighborhoods
-from kinrank.rankers.local.statistics_sets import StatisticsTrainingSet
+from kinrank.rankers.local.training_sets import StatisticsTrainingSet
 
 
 class CellStatistics(StatisticsTrainingSet):

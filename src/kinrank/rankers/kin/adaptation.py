@@ -21,7 +21,7 @@ from kinrank.rankers.kin.chosen import ChosenPart
 from kinrank.rankers.kin.model import KinModel
 from kinrank.rankers.kin.parts import MemoryPart
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.judged_queries import JudgedQueries
+from kinrank.rankers.local.neighbor_model import JudgedQueries
 from kinrank.rankers.local.texts import encode_texts
 from kinrank.rankers.names import Names
 

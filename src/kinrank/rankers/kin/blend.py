@@ -10,7 +10,7 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.describe.blocks import standardize
 from kinrank.measure import Measure
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.rankers.local.choose import MEASURE
 
 STEPS = 10
 

@@ -8,9 +8,13 @@ are added to a prediction, that of the model and that of models that had not see
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,12 +24,81 @@ from sklearn.base import BaseEstimator
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.hashes import IdHashes, hash_texts, hashes_of, keys_of, pair_hashes
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError
+from kinrank.errors import DataError, StoreError
 from kinrank.memory.evidence import JUDGMENT_LOOKS, Evidence, Totals, joined_days
 from kinrank.memory.posterior import Calibration, LaterClicks, Posterior, choose_posterior
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.kin.stored import evidence_from_state, evidence_state
-from kinrank.store import nest, unnest
+from kinrank.store import ModelRecord, nest, read_model_and_examples, unnest, write_model
+
+# --- the evidence of a model folder: in it, or in a folder of its own that the model names ----------------------------
+
+
+_META = "meta"
+
+
+def evidence_state(evidence: Evidence) -> State:
+    """Return evidence as arrays, with what its folder says about its source."""
+    meta = json.dumps(evidence.meta | {"days": evidence.days}).encode()
+    return {**evidence.get_state(), _META: np.frombuffer(meta, dtype=np.uint8)}
+
+
+def evidence_from_state(state: State) -> Evidence:
+    """Return the evidence of `evidence_state`; models of an earlier version do not say what its source is."""
+    meta = state.get(_META)
+    return Evidence(state, None if meta is None else json.loads(meta.tobytes()))
+
+
+def path_from(folder: str | os.PathLike[str] | None, evidence: str | os.PathLike[str]) -> str:
+    """Return the path of evidence for a model in a folder: relative to that if it was given as a relative path.
+
+    So a model and its evidence can be moved together, and a model that is loaded elsewhere finds it.
+    """
+    given = os.fspath(evidence)
+    if folder is None or os.path.isabs(given):
+        return os.path.abspath(given)
+    return os.path.relpath(os.path.realpath(given), os.path.realpath(folder))
+
+
+def find_evidence(record: ModelRecord) -> str | None:
+    """Return the folder of the evidence of a model; None if it has none of its own.
+
+    Raises
+    ------
+    StoreError
+        If it is not there.
+    """
+    named: str | None = record.params.get("evidence")
+    if named is None:
+        return None
+    # Earlier versions stored the path as it was typed.
+    places = [named] if record.path is None else [os.path.join(os.path.realpath(record.path), named), named]
+    for place in places:
+        if os.path.isdir(place):
+            return os.path.abspath(place)
+    raise StoreError(
+        f"{record.path or 'the model'}: its evidence is not at {os.path.normpath(places[0])}: copy the folder of "
+        "kinrank clicks --evidence there, or publish the model where both are (kinrank admin models ADDRESS --publish "
+        "MODEL), which puts the evidence into it"
+    )
+
+
+@contextmanager
+def with_evidence_inside(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a model folder that needs no other folder: the given one, or a temporary copy with its evidence."""
+    record, examples = read_model_and_examples(path)
+    found = find_evidence(record)
+    if found is None:
+        yield Path(path)
+        return
+    arrays = record.arrays | nest(chosen=nest(evidence=evidence_state(Evidence.open(found, verify=True))))
+    whole = replace(record, params=record.params | {"evidence": None}, arrays=arrays)
+    with tempfile.TemporaryDirectory(prefix="kinrank-publish-") as place:
+        write_model(Path(place) / "model", whole, examples)
+        yield Path(place) / "model"
+
+
+# --- what people chose next to the scores of a model ------------------------------------------------------------------
+
 
 _LATE = 0.8  # share of the days after which clicks are held out
 _MODEL_LOOKS = 10.0  # looks that halve the share of the model's own prediction, which is half of all without any

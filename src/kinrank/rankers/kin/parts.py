@@ -28,7 +28,7 @@ from kinrank.memory.kin import FAMILY
 from kinrank.progress import report_progress
 from kinrank.rankers.kin.blend import best_shares
 from kinrank.rankers.kin.trees import BagTraining
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.rankers.local.choose import MEASURE
 from kinrank.store import nest, unnest
 
 _SPLITS = 4  # parts of the queries, which are held out one after the other

@@ -31,21 +31,18 @@ from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.kin.adaptation import AdaptiveLocalPart
 from kinrank.rankers.kin.base import NAME as BASE
 from kinrank.rankers.kin.base import BasePart, check_stored, fit_base, restored, storable
-from kinrank.rankers.kin.boosts import BoostedWeights, boosted
-from kinrank.rankers.kin.chosen import ChosenPart, opened
+from kinrank.rankers.kin.chosen import ChosenPart, find_evidence, opened, path_from
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
 from kinrank.rankers.kin.fitting import KinFitting
 from kinrank.rankers.kin.model import RECORDED, IngredientScores, KinModel
 from kinrank.rankers.kin.parts import MemoryPart, PartRecord, choose_memory
-from kinrank.rankers.kin.sample import weights_differ
 from kinrank.rankers.kin.settings import check_settings, tree_settings, weight_signs
-from kinrank.rankers.kin.stand_in import fit_stand_ins
-from kinrank.rankers.kin.stored import find_evidence, path_from
-from kinrank.rankers.kin.trees import importances
+from kinrank.rankers.kin.stand_in import BoostedWeights, boosted, fit_stand_ins
+from kinrank.rankers.kin.trees import importances, weights_differ
 from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.local.explanation import named
-from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.local.model import coefficient_rows
+from kinrank.rankers.local.neighbor_model import JudgedQueries
 from kinrank.rankers.local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
 from kinrank.store import ModelRecord, nest, unnest
 
