@@ -32,7 +32,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from kinrank.rankers.kin.crossfit import FittedWithout, rows_of
 from sklearn.base import clone
 
 from benchmarks.common import judged_text, letor_folds, log_progress, msrd
@@ -41,7 +40,7 @@ from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe.blocks import standardize
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers.kin.fitting import KinFitting
-from kinrank.rankers.kin.trees import QueriesInMemory, TreeView, best_number_of_trees, linear_scores
+from kinrank.rankers.kin.trees import TreeView, best_number_of_trees, linear_scores, rows_of
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.choose import MEASURE
 
@@ -173,8 +172,8 @@ def prepared(judged: QuerySet, settings: Settings, fold: int) -> tuple[Side, Sid
 def crossfitted(ranker: KinRanker, queries: QuerySet) -> tuple[np.ndarray, list[tuple[np.ndarray, KnnRanker]]]:
     """Return the fold of each query, and for each fold its queries and the local model that has not seen them."""
     (fold,) = KinFitting(ranker).assign_folds(queries)
-    without = FittedWithout(clone(ranker.local_), QueriesInMemory(ranker.encoded(queries)), [fold])
-    return fold, [(fold == held_out, without(0, held_out)) for held_out in range(MEMBERS)]
+    encoded, local = ranker.encoded(queries), ranker.local_
+    return fold, [(fold == held_out, clone(local).fit(encoded[fold != held_out])) for held_out in range(MEMBERS)]
 
 
 class RandomPairs:

@@ -16,7 +16,7 @@ from kinrank.parallel import use_threads
 from kinrank.progress import on_progress
 from kinrank.registry import import_extra
 from kinrank.study.answer import RUNGS
-from kinrank.study.headroom import GlobalModel, Headroom, half_known, scores_by_own_judgments
+from kinrank.study.headroom import Headroom, _GlobalModel, half_known, scores_by_own_judgments
 from kinrank.study.headroom import headroom as study
 from kinrank.study.ladder import climb, fit_rungs, missing_memory, rungs_to_fit
 from kinrank.study.records import headroom_record
@@ -176,7 +176,7 @@ def test_unjudged_share_of_the_top_ten():
 
 def test_oracle_is_never_below_the_global_model():
     queries = make_intents(50, 0, n_docs=12, n_features=6, spread=1.0)
-    model = GlobalModel(np.linspace(-1, 1, 6), 0.01)
+    model = _GlobalModel(np.linspace(-1, 1, 6), 0.01)
     measure = NDCG @ 10
     best = measure.per_query(scores_by_own_judgments(model, queries, measure), queries.grades, queries.offsets)
     base = measure.per_query(queries.X @ model.weights, queries.grades, queries.offsets)
@@ -186,7 +186,7 @@ def test_oracle_is_never_below_the_global_model():
 def test_half_known_gains_nothing_on_noise_and_all_on_two_camps():
     rng = np.random.default_rng(0)
     camps = make_two_camps(n_queries=80, n_docs=20, seed=0)
-    model = GlobalModel(np.zeros(2), 0.01)
+    model = _GlobalModel(np.zeros(2), 0.01)
     known = half_known(model, camps[:40], camps[40:], NDCG @ 10)
     assert known.strength is not None
     assert known.own == pytest.approx(1.0)

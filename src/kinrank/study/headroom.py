@@ -56,7 +56,7 @@ _SAMPLE = 2000  # training queries used to choose μ
 
 
 @dataclass(frozen=True, eq=False)
-class GlobalModel:
+class _GlobalModel:
     """Weights of one model for all queries, and its penalty λ."""
 
     weights: Float64
@@ -69,7 +69,7 @@ class GlobalModel:
             yield statistics.solve(*Shrinkage(strength, self.weights).combine(self.penalty))
 
 
-def scores_by_own_judgments(model: GlobalModel, queries: QuerySet, measure: Measure) -> Float64:
+def scores_by_own_judgments(model: _GlobalModel, queries: QuerySet, measure: Measure) -> Float64:
     """Return scores by the best weights of each query: its own at the best strength, or the global ones.
 
     Examples
@@ -77,7 +77,7 @@ def scores_by_own_judgments(model: GlobalModel, queries: QuerySet, measure: Meas
     >>> from kinrank.datasets import make_two_camps
     >>> from kinrank.measure import NDCG
     >>> camps = make_two_camps(n_queries=20, seed=0)
-    >>> scores = scores_by_own_judgments(GlobalModel(np.zeros(2), 0.01), camps, NDCG @ 10)
+    >>> scores = scores_by_own_judgments(_GlobalModel(np.zeros(2), 0.01), camps, NDCG @ 10)
     >>> (NDCG @ 10).mean(scores, camps.grades, camps.offsets)
     1.0
     """
@@ -93,7 +93,7 @@ def scores_by_own_judgments(model: GlobalModel, queries: QuerySet, measure: Meas
 
 
 @dataclass(frozen=True, eq=False)
-class HalfKnown:
+class _HalfKnown:
     """How well half of a query's judgments predict the other half."""
 
     strength: float | None
@@ -105,7 +105,7 @@ class HalfKnown:
     """
 
 
-def half_known(model: GlobalModel, train: QuerySet, test: QuerySet, measure: Measure, seed: int = 0) -> HalfKnown:
+def half_known(model: _GlobalModel, train: QuerySet, test: QuerySet, measure: Measure, seed: int = 0) -> _HalfKnown:
     """Fit weights to half of each query's documents and rank the other half, for both halves.
 
     The strength is chosen on the training queries.
@@ -115,13 +115,13 @@ def half_known(model: GlobalModel, train: QuerySet, test: QuerySet, measure: Mea
     best = int(np.argmax(means))
     if not means[best] > mean_of(single):
         values = _on_halves(model, test, measure, seed, ())[0]
-        return HalfKnown(None, values, values)
+        return _HalfKnown(None, values, values)
     values, own = _on_halves(model, test, measure, seed, (STRENGTHS[best],))
-    return HalfKnown(STRENGTHS[best], values, own)
+    return _HalfKnown(STRENGTHS[best], values, own)
 
 
 def _on_halves(
-    model: GlobalModel, queries: QuerySet, measure: Measure, seed: int, strengths: tuple[float, ...]
+    model: _GlobalModel, queries: QuerySet, measure: Measure, seed: int, strengths: tuple[float, ...]
 ) -> list[Float64]:
     """Return the measure per query of the global model and of own weights at each strength, mean of both halves."""
     enough = np.flatnonzero(queries.sizes >= 2)
@@ -221,7 +221,7 @@ class _Part:
 
     rungs: dict[str, Entrant]
     oracle: Entrant
-    half: HalfKnown
+    half: _HalfKnown
     choice: NeighborChoice
 
 
@@ -359,7 +359,7 @@ def _linear_part(kin: KinRanker, study: Study, number: int, progress: Parts, see
         local = replace(evaluate_ranker(RUNGS["local"], knn, test, [measure]), fit_seconds=seconds)
     with progress.part(study.label(number, RUNGS["linear"]), COSTS["linear"]):
         linear = fit_and_evaluate(RUNGS["linear"], made["linear"](), train, test, [measure])
-        model = GlobalModel(coefficients(knn.global_), knn.learner_.penalty)
+        model = _GlobalModel(coefficients(knn.global_), knn.learner_.penalty)
         prepared_train, prepared_test = knn.preparer_.apply(train), knn.preparer_.apply(test)
         best = scores_by_own_judgments(model, prepared_test, measure)
         half = half_known(model, prepared_train, prepared_test, measure, seed)

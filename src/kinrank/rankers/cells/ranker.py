@@ -36,7 +36,7 @@ from kinrank.store import nest, unnest
 
 
 @dataclass(eq=False)
-class CellModel(NeighborModel):
+class _CellModel(NeighborModel):
     """A local model of cells."""
 
     learner: RankRLS
@@ -141,7 +141,7 @@ class CellRanker(NeighborRanker):
         missing=True,
     )
 
-    model_: CellModel
+    model_: _CellModel
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class CellRanker(NeighborRanker):
         """Use cells that were summed according to a plan, as if fitted on their queries."""
         if not cells.pairs.any():
             raise DataError("in every query all grades are equal, so there is no order to learn: judge more queries")
-        self.model_ = CellModel.of(plan, cells, self.index)
+        self.model_ = _CellModel.of(plan, cells, self.index)
         return self
 
     def _rankrls(self) -> RankRLS:
@@ -296,5 +296,5 @@ class CellRanker(NeighborRanker):
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
-        self.model_ = CellModel.restore(self, self._rankrls(), state, self.index)
+        self.model_ = _CellModel.restore(self, self._rankrls(), state, self.index)
         return self

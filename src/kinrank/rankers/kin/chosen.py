@@ -105,7 +105,7 @@ _MODEL_LOOKS = 10.0  # looks that halve the share of the model's own prediction,
 _REMEMBERS_ALL = 0.12  # gain of log likelihood per choice from which a model that saw the clicks counts them twice
 
 
-class LiveJudgments:
+class _LiveJudgments:
     """Judged queries by id, as evidence.
 
     Each judgment has the id of its query (`owner`), hashes of query and document, and what it counts as.
@@ -126,12 +126,12 @@ class LiveJudgments:
         self.evidence = Evidence.from_hashes(*self._cells)
 
     @classmethod
-    def none(cls) -> LiveJudgments:
+    def none(cls) -> _LiveJudgments:
         """Return no judgments."""
         ids, hashes, numbers = np.empty(0, dtype=np.str_), np.empty(0, dtype=np.uint64), np.empty(0)
         return cls(ids, ids, hashes, hashes, numbers, numbers)
 
-    def added(self, queries: QuerySet, best: float) -> LiveJudgments:
+    def added(self, queries: QuerySet, best: float) -> _LiveJudgments:
         """Return these judgments and those of further queries, given the best grade.
 
         Without texts and document ids they say nothing.
@@ -144,7 +144,7 @@ class LiveJudgments:
         looks = np.full(len(rows), JUDGMENT_LOOKS)
         choices = looks * np.clip(queries.grades[rows].astype(np.float64) / best, 0.0, 1.0)
         before = self._cells
-        return LiveJudgments(
+        return _LiveJudgments(
             np.concatenate([self.qid, qid]),
             np.concatenate([self._owner, qid[owner]]),
             np.concatenate([before[0], hashes[0][owner]]),
@@ -153,12 +153,14 @@ class LiveJudgments:
             np.concatenate([before[3], choices]),
         )
 
-    def without(self, qid: ArrayLike) -> LiveJudgments:
+    def without(self, qid: ArrayLike) -> _LiveJudgments:
         """Return these judgments without those of some queries."""
         wanted = np.atleast_1d(np.asarray(qid)).astype(np.str_)
         kept, rows = (~np.isin(ids, wanted) for ids in (self.qid, self._owner))
         query, document, looks, choices = self._cells
-        return LiveJudgments(self.qid[kept], self._owner[rows], query[rows], document[rows], looks[rows], choices[rows])
+        return _LiveJudgments(
+            self.qid[kept], self._owner[rows], query[rows], document[rows], looks[rows], choices[rows]
+        )
 
     def get_state(self) -> State:
         """Return the arguments of the constructor by name."""
@@ -180,14 +182,14 @@ class _Part(NamedTuple):
         return {"half_life": self.half_life, "days": self.days, "until": self.until}
 
 
-class HeldOutScores(NamedTuple):
+class _HeldOutScores(NamedTuple):
     """Scores of candidates by models that had not seen their queries, by the hash of query and document, ascending."""
 
     pair: IdHashes
     score: Float32
 
     @classmethod
-    def of(cls, queries: QuerySet, scores: Float64) -> HeldOutScores:
+    def of(cls, queries: QuerySet, scores: Float64) -> _HeldOutScores:
         """Keep the scores of queries with texts and document ids."""
         pair, first = np.unique(_pairs(queries, hashes_of(queries)), return_index=True)
         return cls(pair, scores[first].astype(np.float32))
@@ -214,7 +216,7 @@ class ChosenPart:
     """From scores to rates of choices."""
     posterior: Posterior
     """How much predictions and evidence count."""
-    held_out: HeldOutScores
+    held_out: _HeldOutScores
     """Scores of queries whose clicks the model was trained on; none if it was not trained on clicks."""
     inside: float
     """The share of the rates around the model's own scores; the rest is of rates around those held out."""
@@ -223,7 +225,7 @@ class ChosenPart:
     evidence: Evidence | None
     recent: Evidence | None = None
     """What people chose, and what they chose since, which is not saved."""
-    judgments: LiveJudgments | None = None
+    judgments: _LiveJudgments | None = None
     """Judgments that were added."""
 
     # --- fitting ----------------------------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ class ChosenPart:
                 "not both: pass query_text and doc_id (columns text and doc_id), or leave out the evidence"
             )
         best = 1.0 if queries.y is None else max(float(queries.grades.max()), 1.0)
-        held_out = HeldOutScores.of(queries, unseen) if from_clicks else HeldOutScores(*_NOTHING)
+        held_out = _HeldOutScores.of(queries, unseen) if from_clicks else _HeldOutScores(*_NOTHING)
         seen = None if evidence is None else evidence.totals(queries)
         if evidence is None or seen is None or seen.choices.sum() <= 0:
             share = np.maximum(queries.grades.astype(np.float64), 0.0) / best
@@ -365,7 +367,7 @@ class ChosenPart:
 
     def added(self, queries: QuerySet) -> ChosenPart:
         """Return the same with the judgments of further queries."""
-        return replace(self, judgments=(self.judgments or LiveJudgments.none()).added(queries, self.best))
+        return replace(self, judgments=(self.judgments or _LiveJudgments.none()).added(queries, self.best))
 
     def without(self, qid: ArrayLike) -> ChosenPart:
         """Return the same without the added judgments of some queries."""
@@ -400,11 +402,11 @@ class ChosenPart:
         return cls(
             Calibration().set_state(unnest(state, "calibration")),
             Posterior.from_array(state["posterior"]),
-            HeldOutScores(**{name: np.asarray(values) for name, values in unnest(state, "held_out").items()}),
+            _HeldOutScores(**{name: np.asarray(values) for name, values in unnest(state, "held_out").items()}),
             inside=float(state["numbers"][0]),
             best=float(state["numbers"][1]),
             evidence=evidence_from_state(stored) if stored else opened(folder),
-            judgments=LiveJudgments(**judgments) if judgments else None,
+            judgments=_LiveJudgments(**judgments) if judgments else None,
         )
 
 

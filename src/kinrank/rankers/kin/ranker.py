@@ -28,9 +28,9 @@ from kinrank.parallel import n_threads_of, use_threads
 from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import QueryArrays, takes_arrays
-from kinrank.rankers.kin.adaptation import AdaptiveLocalPart
-from kinrank.rankers.kin.base import NAME as BASE
-from kinrank.rankers.kin.base import BasePart, check_stored, fit_base, restored, storable
+from kinrank.rankers.kin._adaptation import AdaptiveLocalPart
+from kinrank.rankers.kin._base import NAME as BASE
+from kinrank.rankers.kin._base import BasePart, check_stored, fit_base, restored, storable
 from kinrank.rankers.kin.chosen import ChosenPart, find_evidence, opened, path_from
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
 from kinrank.rankers.kin.fitting import KinFitting

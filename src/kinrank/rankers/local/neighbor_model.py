@@ -159,7 +159,7 @@ Sources = Iterable[tuple[Int64, Float64]]
 """What each model was learned from: positions and their distances, nearest first."""
 
 
-class NeighborSettings(LocalSettings, Protocol):
+class _NeighborSettings(LocalSettings, Protocol):
     """The settings of a ranker that learns from neighbors."""
 
     radius: float | None
@@ -203,20 +203,20 @@ class NeighborModel(LocalModel):
             return Neighborhoods.within(self.index, points, radius)
         return self.training_set.nearest(self.index, points, k)
 
-    def learn_near(self, points: Float32, settings: NeighborSettings) -> tuple[Neighborhoods, list[Learner]]:
+    def learn_near(self, points: Float32, settings: _NeighborSettings) -> tuple[Neighborhoods, list[Learner]]:
         """Return the neighbors of each point and the model learned from them."""
         near = self.near(points, settings.k, settings.radius)
         return near, self.learn_each(near, settings, near.weights(settings.neighbor_weights, settings.radius))
 
-    def learn(self, points: Float32, settings: NeighborSettings) -> tuple[Neighborhoods, list[Learner]]:
+    def learn(self, points: Float32, settings: _NeighborSettings) -> tuple[Neighborhoods, list[Learner]]:
         """Return the neighbors of any number of points and the models learned from them."""
         return join_learned(self.learn_near(block, settings) for block in in_blocks(points))
 
-    def models(self, points: Float32, settings: NeighborSettings) -> list[Learner]:
+    def models(self, points: Float32, settings: _NeighborSettings) -> list[Learner]:
         """Return only the models of any number of points, so that few neighbors are in memory at once."""
         return [model for block in in_blocks(points) for model in self.learn_near(block, settings)[1]]
 
-    def predict(self, queries: QuerySet, settings: NeighborSettings) -> LocalPrediction:
+    def predict(self, queries: QuerySet, settings: _NeighborSettings) -> LocalPrediction:
         """Score queries by models learned for them and by the global one; prepare them once."""
         near, models = self.learn(self.points(queries), settings)
         prepared = self.prepared(queries)
@@ -242,7 +242,7 @@ class NeighborModel(LocalModel):
         return float(max(usual, np.finfo(np.float32).tiny))
 
     def explain(
-        self, queries: QuerySet, sources: Sources, models: Sequence[Learner], settings: NeighborSettings
+        self, queries: QuerySet, sources: Sources, models: Sequence[Learner], settings: _NeighborSettings
     ) -> list[Explanation]:
         """Explain queries by their models and the positions that these were learned from, nearest first."""
         weights: Sequence[Float64 | None] = [None] * len(models)

@@ -169,7 +169,7 @@ class _AddedStatistics(NamedTuple):
         return PairStatistics(self.gram.rows, self.moment.rows, self.pairs.rows[n_fitted:])
 
 
-class QueryStatistics(StatisticsTrainingSet, EditableTrainingSet):
+class _QueryStatistics(StatisticsTrainingSet, EditableTrainingSet):
     """The pair statistics of every judged query, those added later in memory of their own."""
 
     _added: _AddedStatistics | None = None
@@ -251,7 +251,7 @@ class QueryStatistics(StatisticsTrainingSet, EditableTrainingSet):
 # --- training sets of rows, for learners that statistics are not enough for -------------------------------------------
 
 
-class PairTrainingSet(EditableTrainingSet):
+class _PairTrainingSet(EditableTrainingSet):
     """Rows sorted by grade for RankSVM, and the statistics for its starting point."""
 
     def __init__(self, learner: RankSVM, rows: JudgedPairs, statistics: PairStatistics) -> None:
@@ -299,7 +299,7 @@ class PairTrainingSet(EditableTrainingSet):
         return self.statistics.pairs
 
 
-class RowTrainingSet(EditableTrainingSet):
+class _RowTrainingSet(EditableTrainingSet):
     """Rows for any other learner, which is fitted on them each time."""
 
     def __init__(self, learner: Learner, queries: QuerySet) -> None:
@@ -360,8 +360,8 @@ class RowTrainingSet(EditableTrainingSet):
 def training_set_class(learner: Learner) -> type[Any]:
     """Return the smallest form of training set that a learner can learn from, a class of `EditableTrainingSet`."""
     if isinstance(learner, RankRLS):
-        return QueryStatistics
-    return PairTrainingSet if isinstance(learner, RankSVM) else RowTrainingSet
+        return _QueryStatistics
+    return _PairTrainingSet if isinstance(learner, RankSVM) else _RowTrainingSet
 
 
 def _only_rows(queries: QuerySet, qid: NDArray[Any]) -> QuerySet:

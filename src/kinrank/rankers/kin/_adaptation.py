@@ -16,7 +16,7 @@ from kinrank.errors import ParameterError
 from kinrank.memory.columns import targets_of
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.intake import JudgedArrays, takes_arrays
-from kinrank.rankers.kin.base import BasePart
+from kinrank.rankers.kin._base import BasePart
 from kinrank.rankers.kin.chosen import ChosenPart
 from kinrank.rankers.kin.model import KinModel
 from kinrank.rankers.kin.parts import MemoryPart
