@@ -36,11 +36,6 @@ def choose_index(n_points: int, dim: int) -> str:
     100,000 points it takes 0.4 of the scan's time, finds 98% of the neighbors, and is built in a second, compared with
     16 for HNSW. IVF is faster well below the limit, but exact neighbors are preferred while they cost a few
     milliseconds. ``python -m benchmarks index_choice`` measures all indexes.
-
-    Examples
-    --------
-    >>> choose_index(10_000, 46)
-    'exact'
     """
     if n_points * dim > _SCAN_LIMIT and find_spec("faiss") is not None:
         return "faiss-ivf"
@@ -48,13 +43,7 @@ def choose_index(n_points: int, dim: int) -> str:
 
 
 def make_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborIndex:
-    """Return a new unfitted index: ``"auto"``, a registered name, or a clone of the index given.
-
-    Examples
-    --------
-    >>> make_index("auto", 10_000, 46)
-    ExactIndex()
-    """
+    """Return a new unfitted index: ``"auto"``, a registered name, or a clone of the index given."""
     if isinstance(index, NeighborIndex):
         unfitted: NeighborIndex = clone(index)
         return unfitted

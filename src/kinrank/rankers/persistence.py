@@ -18,14 +18,7 @@ PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, INDEXES)
 
 
 def settings_of(ranker: Any) -> dict[str, Any]:
-    """Return the name of a ranker and its settings that differ from the defaults, ready for JSON.
-
-    Examples
-    --------
-    >>> from kinrank import KnnRanker
-    >>> settings_of(KnnRanker(50, prior="none"))
-    {'ranker': 'knn', 'settings': {'n_neighbors': 50, 'prior': 'none'}}
-    """
+    """Return the name of a ranker and its settings that differ from the defaults, ready for JSON."""
     settings = encode(ranker.storable_params(), PARTS)
     defaults = encode(type(ranker)().get_params(deep=False), PARTS)
     changed = {name: value for name, value in settings.items() if value != defaults[name]}

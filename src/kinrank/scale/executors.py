@@ -185,7 +185,6 @@ class DistributedTrees:
     """Trains one tree model after the other, each by all workers together."""
 
     cluster: RayCluster
-    """The Ray cluster."""
     n_workers: int
     """Number of workers that train a model together; fewer if one of them would have no query to learn from."""
     folder: JobFolder

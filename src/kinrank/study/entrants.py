@@ -62,13 +62,7 @@ def needs_fitting(text: str) -> bool:
 
 
 def remembers(text: str) -> bool:
-    """Return whether the text names a ranker or model that ranks by what was judged or chosen for similar queries.
-
-    Examples
-    --------
-    >>> remembers("kin"), remembers("lightgbm")
-    (True, False)
-    """
+    """Return whether the text names a ranker or model that ranks by what was judged or chosen for similar queries."""
     origin = origin_of(text)
     ranker = None if origin == "run" else load(text) if origin == "model" else make_ranker(text)
     return capabilities_of(ranker).remembers

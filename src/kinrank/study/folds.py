@@ -84,15 +84,7 @@ def add_families(parts: list[QuerySet], families: Families, group: str | None = 
 
 
 def has_near(test: QuerySet, train: QuerySet, similarity: float = FAMILY) -> NDArray[np.bool_]:
-    """Return which test queries have a near training query: one whose text has more than this similarity.
-
-    Examples
-    --------
-    >>> texts = {"text": ["toy story 2", "heat", "toy story"]}
-    >>> queries = QuerySet.from_arrays(np.zeros((3, 1)), qid=[1, 2, 3], query_columns=texts)
-    >>> has_near(queries[:2], queries[2:]).tolist()
-    [True, False]
-    """
+    """Return which test queries have a near training query: one whose text has more than this similarity."""
     texts = [str(text) for part in (train, test) for text in part.query_columns[TEXT]]
     # The n-grams of all texts are weighed together, as for families: these have no near query in another family.
     index = QueryIndex().fit(texts)

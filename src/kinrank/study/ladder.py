@@ -52,13 +52,7 @@ _LOCAL = ("knn", "cells", "cluster", "query-class")
 
 
 def rung_of(ranker: object) -> str | None:
-    """Return the rung that a ranker stands on; None if it is none of them.
-
-    Examples
-    --------
-    >>> rung_of(KinRanker()), rung_of(KinRanker(local=False)), rung_of(SingleRanker("lambdamart"))
-    ('kin', 'without', 'trees')
-    """
+    """Return the rung that a ranker stands on; None if it is none of them."""
     for registry in (RANKERS, PEERS):
         with suppress(ParameterError):
             return _rung(registry.name_of(type(ranker)), ranker)
@@ -110,11 +104,6 @@ def ladder(kin: KinRanker, engine: str | None = None) -> dict[str, Callable[[], 
     """Return how to make each rung: unfitted, with the description and the preparation of features of `kin`.
 
     `engine` is the feature by which the engine ranks, if it is known.
-
-    Examples
-    --------
-    >>> list(ladder(KinRanker(), "bm25"))
-    ['engine', 'linear', 'local', 'trees', 'everyone', 'memory', 'bag', 'without', 'kin']
     """
     remembering: dict[str, Any] = {"keys": kin.keys, "group_column": kin.group_column}
     shared: dict[str, Any] = {"scale": kin.scale, "missing": kin.missing}

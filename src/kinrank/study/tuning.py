@@ -287,7 +287,6 @@ class Tuning:
     trials: tuple[Trial, ...]
     """All trials, in order."""
     best: Trial
-    """The best trial."""
     stopped: str
     """Why tuning stopped."""
     answer: Answer | None = None

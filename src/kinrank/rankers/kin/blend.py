@@ -28,13 +28,6 @@ def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) 
     makes one look better.
 
     Scores are standardized, a column per ranking; none of the rankings was learned from these queries.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays(np.zeros((4, 1)), [0, 1, 0, 1], group=[2, 2])
-    >>> wrong = np.array([1.0, -1.0, 1.0, -1.0])
-    >>> best_shares(np.column_stack([wrong, -wrong]), queries)
-    (array([0., 1.]), 1.0)
     """
     judged = queries.grades, queries.offsets, None, queries.sample_weight
     blends = simplex(scores.shape[1], STEPS)

@@ -49,13 +49,6 @@ def fit_stand_ins(
 
     A missing value counts as 0, as in an engine's weighted sum. The prior is the weights of each query's local model,
     for features multiplied by `factor`; for `signs` see `PairStatistics.solve`.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays([[1.0, 0.0], [2.0, 1.0], [4.0, 0.0]], group=[3])
-    >>> weights, fidelity = fit_stand_ins(queries, np.array([0.0, 1.0, 2.0]), np.array([[1.0, 0.0]]), np.ones(2), None)
-    >>> weights.round(2).tolist(), fidelity.tolist()
-    ([[0.66, 0.23]], [1.0])
     """
     X = np.nan_to_num(queries.X.astype(np.float64), nan=0.0)
     weights, fidelity = np.empty((len(queries), queries.n_features)), np.empty(len(queries))

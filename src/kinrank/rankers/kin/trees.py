@@ -64,17 +64,7 @@ class JudgedBlocks(ABC):
 
 
 class QueriesInMemory(JudgedBlocks):
-    """Blocks in memory.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays(np.zeros((5, 1)), [0, 1, 0, 1, 2], group=[1] * 5)
-    >>> kept = QueriesInMemory(queries[:3], queries[3:])
-    >>> [block.tolist() for block in kept.split(np.arange(5))]
-    [[0, 1, 2], [3, 4]]
-    >>> kept.take(np.array([1, 4])).qid.tolist()
-    [1, 4]
-    """
+    """Blocks in memory."""
 
     def __init__(self, *parts: QuerySet) -> None:
         super().__init__([len(part) for part in parts])

@@ -285,12 +285,6 @@ def feature_shares(weights: Float64, queries: QuerySet) -> Float64:
     missing values are ignored.
 
     `weights` is one vector per query, or a single one; the spread is that of the candidates of `queries`.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays([[0.0, 0.0], [2.0, 20.0]], qid=[1, 1])
-    >>> feature_shares(np.array([3.0, -0.1]), queries).tolist()
-    [0.75, -0.25]
     """
     effects = weights * _spread_within(queries)
     totals = np.abs(effects).sum(axis=-1, keepdims=True)
@@ -314,12 +308,6 @@ def query_names(queries: QuerySet, column: str | None = None) -> tuple[str, ...]
     """Return the name of each query.
 
     By default, names are in the first column of `kinrank.study.leaks.TEXTS`; without one, they are the ids.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays([[0.0], [0.0]], qid=[7, 8], query_columns={"text": ["alien", ""]})
-    >>> query_names(queries)
-    ('alien', '8')
     """
     if column is not None and column not in queries.query_columns:
         known = ", ".join(map(repr, queries.query_columns)) or "none"

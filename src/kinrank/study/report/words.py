@@ -99,14 +99,7 @@ def _balance(report: Report) -> str:
 
 
 def conventions(measure: Measure) -> str:
-    """Return all conventions of a measure by name.
-
-    Examples
-    --------
-    >>> from kinrank.measure import AP
-    >>> conventions(AP)
-    'relevant_from 1, ties order, no_relevant 0'
-    """
+    """Return all conventions of a measure by name."""
     own = [field.name for field in fields(measure) if field.name not in ("k", "ties", "no_relevant")]
     return ", ".join(f"{name} {getattr(measure, name)}" for name in (*own, "ties", "no_relevant"))
 
