@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.measure.base import Measure, mean_of
-from kinrank.measure.lists import RankedLists, Ties, rank
+from kinrank.measure.base import Measure, RankedLists, Ties, mean_of, rank
 
 
 @dataclass(frozen=True, eq=False, repr=False)

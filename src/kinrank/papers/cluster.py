@@ -24,10 +24,9 @@ from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.measure import AP
 from kinrank.parallel import Serial, current_executor
-from kinrank.rankers.base import Ranker, WeightedRanker
+from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import QueryArrays, takes_arrays
-from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.rankers.local.model import Prior, check_prior, coefficients
 from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, training_set_class
 from kinrank.store import nest, unnest

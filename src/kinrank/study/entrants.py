@@ -17,7 +17,7 @@ from kinrank.data.trec import Run, read_run, scores_from_run
 from kinrank.errors import DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.measure import Measure, evaluate
-from kinrank.measure.lists import rank
+from kinrank.measure.base import rank
 from kinrank.rankers import RANKERS, load
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.registry.notation import call_name

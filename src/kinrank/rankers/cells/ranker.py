@@ -24,8 +24,7 @@ from kinrank.neighbors import NeighborIndex, restore_index
 from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, Serial, current_executor, map_ordered
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.cells.statistics import CellStatistics
-from kinrank.rankers.cells.training import BlockSummer, CellPlan, merge_all, plan_cells, rows_per_block
+from kinrank.rankers.cells.training import BlockSummer, CellPlan, CellStatistics, merge_all, plan_cells, rows_per_block
 from kinrank.rankers.intake import JudgedArrays, takes_arrays
 from kinrank.rankers.local.model import LocalModel, LocalSettings, Prior
 from kinrank.rankers.local.nearest import NeighborRanker

@@ -25,7 +25,7 @@ from kinrank.learn.prepare import Missing, Scale
 from kinrank.memory.evidence import Evidence, Totals, judged_in
 from kinrank.memory.reasons import reasons_of
 from kinrank.parallel import n_threads_of, use_threads
-from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
+from kinrank.rankers.base import LinearWeights, Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.kin._adaptation import AdaptiveLocalPart
@@ -39,7 +39,6 @@ from kinrank.rankers.kin.parts import MemoryPart, PartRecord, choose_memory
 from kinrank.rankers.kin.settings import check_settings, tree_settings, weight_signs
 from kinrank.rankers.kin.stand_in import BoostedWeights, boosted, fit_stand_ins
 from kinrank.rankers.kin.trees import importances, weights_differ
-from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.local.explanation import named
 from kinrank.rankers.local.model import coefficient_rows
 from kinrank.rankers.local.neighbor_model import JudgedQueries

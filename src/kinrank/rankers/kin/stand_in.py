@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.statistics import PairStatistics
+from kinrank.rankers.base import LinearWeights
 from kinrank.rankers.kin.chosen import ChosenPart
-from kinrank.rankers.linear_weights import LinearWeights
 
 
 @numba.njit(cache=True, nogil=True)

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from kinrank.arrays import Float64, Int64, State
 from kinrank.learn.base import Learner, LinearLearner
-from kinrank.rankers.local.neighborhoods import Neighborhoods
+from kinrank.neighbors.base import Neighborhoods
 from kinrank.store import nest, unnest
 
 

@@ -20,7 +20,7 @@ from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
-from kinrank.rankers.local.neighborhoods import Neighborhoods
+from kinrank.neighbors.base import Neighborhoods
 from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, training_set_class
 from kinrank.store import nest, unnest
 

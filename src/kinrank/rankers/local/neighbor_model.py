@@ -17,10 +17,10 @@ from kinrank.errors import DataError
 from kinrank.growing import GrowingRows
 from kinrank.learn.base import Learner
 from kinrank.neighbors import NeighborIndex, make_index, restore_index
+from kinrank.neighbors.base import Neighborhoods
 from kinrank.neighbors.growing import GrowingIndex
 from kinrank.rankers.local.explanation import Explanation, candidate_moments
 from kinrank.rankers.local.model import LocalModel, LocalSettings
-from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.rankers.local.training_sets import EditableTrainingSet
 from kinrank.store import nest, unnest
 

@@ -21,7 +21,7 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import JudgedPairs, RankSVM
 from kinrank.learn.statistics import PairStatistics
 from kinrank.neighbors import NeighborIndex
-from kinrank.rankers.local.neighborhoods import Neighborhoods
+from kinrank.neighbors.base import Neighborhoods
 from kinrank.store import nest, unnest
 
 
