@@ -381,19 +381,5 @@ def subject_of(rungs: Container[str]) -> str | None:
     return next((rung for rung in ("kin", "local") if rung in rungs), None)
 
 
-def reason(half: PairedComparison) -> str:
-    """Return why weights per query do not gain.
-
-    `half` compares weights from half of a query's own judgments with one linear model, on the other half.
-    """
-    if half.p <= LEVEL and half.mean_difference > 0:
-        return (
-            f"The queries do differ (weights from half of a query's own judgments add {half.mean_difference:+.4f} to "
-            "one linear model on the other half), but their neighbors do not show it: try a better description, such "
-            "as vectors of the query texts, or features that are not normalized by query."
-        )
-    return "That weights from half of a query's own judgments help on the other half is not shown either."
-
-
 def _verdict(claim: Claim | None) -> Verdict | None:
     return None if claim is None else claim.verdict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -13,15 +13,14 @@ from sklearn.base import clone
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.statistics import PairStatistics
-from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
-from kinrank.measure.base import mean_of
+from kinrank.measure import NDCG, Measure, PairedComparison, evaluate
 from kinrank.progress import Parts
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.choose import NeighborChoice
 from kinrank.rankers.local.model import coefficients
 from kinrank.rankers.local.training_sets import Shrinkage
-from kinrank.study.answer import MIN_GAIN, RUNGS, Answer, reason
+from kinrank.study.answer import MIN_GAIN, RUNGS, Answer
 from kinrank.study.comparison import Comparison, Entrant
 from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top
 from kinrank.study.folds import Families, OnLeak, inner_folds, wanted_families
@@ -37,123 +36,36 @@ from kinrank.study.ladder import (
 )
 from kinrank.study.leaks import LeakReport
 from kinrank.study.study import Study
-from kinrank.study.sweep import subsample, sweep_neighbors
+from kinrank.study.sweep import sweep_neighbors
 from kinrank.study.traffic import SplitInTime
 
-# --- weights fitted to a query's own judgments: to all of them (the oracle), or to half of them -----------------------
+# --- the oracle: weights fitted to a query's own judgments -----------------------------------------------------------
 #
-# Both fit weights to the query's own pairs, shrunk to the global model: w = (A_q / p_q + (λ + μ) I)⁻¹
+# They are fitted to the query's own pairs, shrunk to the global model: w = (A_q / p_q + (λ + μ) I)⁻¹
 # (b_q / p_q + μ w0), for several strengths μ. The oracle ranks the documents it was fitted on and takes the best μ for
 # each query. It is an upper bound that no ranker reaches, and a loose one: with many features, a few documents can be
-# put in any order. The second estimate is not optimistic: weights fitted to half of a query's documents rank the other
-# half, with one μ for all queries, chosen on training queries.
-
+# put in any order.
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Values of μ; a larger μ approaches the global model."""
 
-_SAMPLE = 2000  # training queries used to choose μ
 
-
-@dataclass(frozen=True, eq=False)
-class _GlobalModel:
-    """Weights of one model for all queries, and its penalty λ."""
-
-    weights: Float64
-    penalty: float
-
-    def own(self, judged: QuerySet, strengths: tuple[float, ...] = STRENGTHS) -> Iterator[Float64]:
-        """Yield, for each strength, the weights of each query fitted to its own pairs."""
-        statistics = PairStatistics.from_queries(judged)
-        for strength in strengths:
-            yield statistics.solve(*Shrinkage(strength, self.weights).combine(self.penalty))
-
-
-def scores_by_own_judgments(model: _GlobalModel, queries: QuerySet, measure: Measure) -> Float64:
+def scores_by_own_judgments(weights: Float64, penalty: float, queries: QuerySet, measure: Measure) -> Float64:
     """Return scores by the best weights of each query: its own at the best strength, or the global ones.
 
-    Examples
-    --------
-    >>> from kinrank.datasets import make_two_camps
-    >>> from kinrank.measure import NDCG
-    >>> camps = make_two_camps(n_queries=20, seed=0)
-    >>> scores = scores_by_own_judgments(_GlobalModel(np.zeros(2), 0.01), camps, NDCG @ 10)
-    >>> (NDCG @ 10).mean(scores, camps.grades, camps.offsets)
-    1.0
+    The features of the queries are prepared for the global model, whose weights and penalty λ are given.
     """
-    scores: Float64 = queries.X @ model.weights
-    best = measure.per_query(scores, queries.grades, queries.offsets, queries.doc_id, queries.sample_weight)
-    for weights in model.own(queries):
-        tried = _scores(queries, weights)
-        values = measure.per_query(tried, queries.grades, queries.offsets, queries.doc_id, queries.sample_weight)
+    judged = queries.grades, queries.offsets, queries.doc_id, queries.sample_weight
+    scores: Float64 = queries.X @ weights
+    best = measure.per_query(scores, *judged)
+    statistics = PairStatistics.from_queries(queries)
+    for strength in STRENGTHS:
+        own = statistics.solve(*Shrinkage(strength, weights).combine(penalty))
+        tried = np.einsum("ij,ij->i", queries.X, own[queries.query_of_row])
+        values = measure.per_query(tried, *judged)
         better = values > best
         scores = np.where(better[queries.query_of_row], tried, scores)
         best = np.where(better, values, best)
-    return scores
-
-
-@dataclass(frozen=True, eq=False)
-class _HalfKnown:
-    """How well half of a query's judgments predict the other half."""
-
-    strength: float | None
-    """μ, chosen on training queries; None if the global model was best."""
-    single: Float64
-    own: Float64
-    """Measure of the global model and of the query's own weights, averaged over both halves of its documents; NaN if a
-    query has fewer than two documents or the measure skips it; shape (queries,).
-    """
-
-
-def half_known(model: _GlobalModel, train: QuerySet, test: QuerySet, measure: Measure, seed: int = 0) -> _HalfKnown:
-    """Fit weights to half of each query's documents and rank the other half, for both halves.
-
-    The strength is chosen on the training queries.
-    """
-    single, *each = _on_halves(model, subsample(train, _SAMPLE), measure, seed, STRENGTHS)
-    means = [mean_of(values) for values in each]
-    best = int(np.argmax(means))
-    if not means[best] > mean_of(single):
-        values = _on_halves(model, test, measure, seed, ())[0]
-        return _HalfKnown(None, values, values)
-    values, own = _on_halves(model, test, measure, seed, (STRENGTHS[best],))
-    return _HalfKnown(STRENGTHS[best], values, own)
-
-
-def _on_halves(
-    model: _GlobalModel, queries: QuerySet, measure: Measure, seed: int, strengths: tuple[float, ...]
-) -> list[Float64]:
-    """Return the measure per query of the global model and of own weights at each strength, mean of both halves."""
-    enough = np.flatnonzero(queries.sizes >= 2)
-    halves = _halves(queries[enough], seed)
-    values = np.full((1 + len(strengths), 2, len(queries)), np.nan)
-    for side, (known, held_out) in enumerate((halves, halves[::-1])):
-        tried = [held_out.X @ model.weights, *(_scores(held_out, weights) for weights in model.own(known, strengths))]
-        for row, scores in enumerate(tried):
-            values[row, side, enough] = measure.per_query(
-                scores, held_out.grades, held_out.offsets, held_out.doc_id, held_out.sample_weight
-            )
-    missing = np.isnan(values)
-    counts = np.sum(~missing, axis=1)
-    means = np.divide(
-        np.where(missing, 0.0, values).sum(axis=1), counts, where=counts > 0, out=np.full(counts.shape, np.nan)
-    )
-    return list(means)
-
-
-def _halves(queries: QuerySet, seed: int) -> tuple[QuerySet, QuerySet]:
-    """Split the documents of each query at random into two sets of the same queries."""
-    drawn = np.random.default_rng(seed).random(queries.n_rows)
-    order = np.lexsort((drawn, queries.query_of_row))
-    position = np.empty(queries.n_rows, dtype=np.int64)
-    position[order] = np.arange(queries.n_rows) - np.repeat(queries.offsets[:-1], queries.sizes)
-    first = position < np.repeat(queries.sizes // 2, queries.sizes)
-    return queries.take_rows(first), queries.take_rows(~first)
-
-
-def _scores(queries: QuerySet, weights: Float64) -> Float64:
-    """Score each row by the weights of its query."""
-    scores: Float64 = np.einsum("ij,ij->i", queries.X, weights[queries.query_of_row])
     return scores
 
 
@@ -177,10 +89,6 @@ class Headroom:
     """What the rungs say."""
     oracle: Entrant
     """Each query ranked by the best weights fitted to its own judgments: an unreachable upper bound."""
-    half: PairedComparison
-    """Weights from half of a query's judgments compared with one linear model, on the other half; see
-    `kinrank.study.headroom`.
-    """
     choices: tuple[NeighborChoice, ...]
     """k and prior of the linear models per query, chosen on the training queries, one per fold."""
     leaks: tuple[LeakReport, ...]
@@ -209,11 +117,6 @@ class Headroom:
         entrants = (*self.comparison.entrants, self.oracle)
         return {entrant.name: entrant.evaluation[self.measure] for entrant in entrants}
 
-    @property
-    def text(self) -> str:
-        """The answer and, if weights per query do not gain, why."""
-        return self.answer.text if self.answer.own_verdict == "gain" else f"{self.answer.text} {reason(self.half)}"
-
 
 @dataclass(frozen=True, eq=False)
 class _Part:
@@ -221,7 +124,6 @@ class _Part:
 
     rungs: dict[str, Entrant]
     oracle: Entrant
-    half: _HalfKnown
     choice: NeighborChoice
 
 
@@ -274,7 +176,7 @@ def headroom(
     min_gain
         Smallest gain that is worth having.
     seed
-        Seed for folds and halves.
+        Seed for the folds.
     evidence
         What people chose, split in time, for the rung of choices.
     families
@@ -326,12 +228,10 @@ def headroom(
     rungs = study.with_choices({rung: study.pool(by_rung[rung]) for rung in RUNGS if rung in by_rung})
     answer = study.answer(rungs, min_gain=min_gain, note=note or missing_memory(study.folds[0].train, study.group))
     assert answer is not None  # both linear rungs are always measured
-    half = [np.concatenate([getattr(part.half, side) for part in parts]) for side in ("own", "single")]
     return Headroom(
         comparison=study.compare(list(rungs.values())),
         answer=answer,
         oracle=study.pool([part.oracle for part in parts]),
-        half=compare_paired(half[0], half[1], groups=study.groups_by_fold),
         choices=tuple(part.choice for part in parts),
         leaks=study.reports,
         clean=_clean(rungs, answer, study),
@@ -359,14 +259,11 @@ def _linear_part(kin: KinRanker, study: Study, number: int, progress: Parts, see
         local = replace(evaluate_ranker(RUNGS["local"], knn, test, [measure]), fit_seconds=seconds)
     with progress.part(study.label(number, RUNGS["linear"]), COSTS["linear"]):
         linear = fit_and_evaluate(RUNGS["linear"], made["linear"](), train, test, [measure])
-        model = _GlobalModel(coefficients(knn.global_), knn.learner_.penalty)
-        prepared_train, prepared_test = knn.preparer_.apply(train), knn.preparer_.apply(test)
-        best = scores_by_own_judgments(model, prepared_test, measure)
-        half = half_known(model, prepared_train, prepared_test, measure, seed)
+        by_all = coefficients(knn.global_), knn.learner_.penalty
+        best = scores_by_own_judgments(*by_all, knn.preparer_.apply(test), measure)
     return _Part(
         rungs={"linear": linear, "local": local},
         oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [measure])),
-        half=half,
         choice=choice,
     )
 
