@@ -8,16 +8,10 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.blocks import standardize
 from kinrank.measure import Measure
 from kinrank.rankers.local.choose import MEASURE
 
 STEPS = 10
-
-
-def standardized_columns(scores: Float64, queries: QuerySet) -> Float64:
-    """Standardize each column of scores to mean 0 and standard deviation 1 within each query."""
-    return standardize(scores, queries.offsets)
 
 
 def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) -> tuple[Float64, float]:

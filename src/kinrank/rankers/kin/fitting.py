@@ -12,11 +12,12 @@ from sklearn.base import clone
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
+from kinrank.describe.blocks import standardize
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, Serial, TaskCost
 from kinrank.progress import report_progress
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.blend import best_shares, standardized_columns
+from kinrank.rankers.kin.blend import best_shares
 from kinrank.rankers.kin.model import INGREDIENTS, KinModel
 from kinrank.rankers.kin.parts import weights_that_pay
 from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
@@ -159,7 +160,7 @@ class KinFitting:
         bag = training.run(self.executor, self.progress, self.train_member)
         own_models = bool(self.settings.local) and training.seen is None
         by_base = np.zeros((judged.n_rows, 1)) if self.settings.base is None else judged.X[:, -1:].astype(np.float64)
-        parts = standardized_columns(np.hstack([bag.parts, by_base]), judged)
+        parts = standardize(np.hstack([bag.parts, by_base]), judged.offsets)
         shares, record = self._decide(judged, parts, own_models)
         members = [model.keep_trees(n_trees_of_bag(bag.n_trees, bag.n_grown)) for model in bag.members]
         if not settings.learns:

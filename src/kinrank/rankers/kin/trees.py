@@ -21,12 +21,11 @@ from kinrank.data.blocks import Sample
 from kinrank.data.hashes import hash_ids
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import VECTORS
-from kinrank.describe.blocks import relative_features
+from kinrank.describe.blocks import relative_features, standardize
 from kinrank.errors import DamagedFolderError, DataError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, Serial, TaskCost, start_measuring
 from kinrank.rankers.cells.training import CellPlan
-from kinrank.rankers.kin.blend import standardized_columns
 from kinrank.rankers.local.intermediate import Store
 from kinrank.rankers.local.nearest import NeighborRanker
 from kinrank.rankers.local.neighbor_model import LocalPrediction
@@ -294,7 +293,7 @@ class BagTraining:
             queries.append(table[fold == held_out])
             scores.append(np.column_stack([trees.predict(table.X[rows]), state["linear"][rows]]))
         out = _together(queries)
-        return out, standardized_columns(np.concatenate(scores), out)
+        return out, standardize(np.concatenate(scores), out.offsets)
 
     @property
     def kind(self) -> str:
@@ -427,7 +426,7 @@ class BagTraining:
             rows = rows_of(table, fold == held_out)
             member = members[repeat * self.n_members + held_out] if self.settings.learns else members[0]
             scores[rows, 0] = member.predict(table.X[rows])
-        return standardized_columns(scores, table)
+        return standardize(scores, table.offsets)
 
     def _table(self, repeat: int, block: int) -> State:
         try:
