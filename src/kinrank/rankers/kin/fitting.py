@@ -24,7 +24,6 @@ from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_
 from kinrank.rankers.kin.trees import (
     BagTraining,
     JudgedBlocks,
-    MemberTraining,
     Progress,
     QueriesInMemory,
     TreeView,
@@ -61,8 +60,6 @@ class KinFitting:
     """Runs the tasks: one per block of queries, then one per tree model."""
     progress: Progress = _report
     """Called after each task."""
-    train_member: MemberTraining | None = None
-    """Trains one tree model; by default, each is a task of the executor."""
     memory: Float32 | None = None
     """The columns of memory of the judged queries that trees learn from, each query's from others."""
 
@@ -157,7 +154,7 @@ class KinFitting:
         if decide and self.settings.local == "auto" and settings.learns and not weights_differ(judged):
             training, found = weights_that_pay(training, judged)
             view, records = training.tree_view, [found]
-        bag = training.run(self.executor, self.progress, self.train_member)
+        bag = training.run(self.executor, self.progress)
         own_models = bool(self.settings.local) and training.seen is None
         by_base = np.zeros((judged.n_rows, 1)) if self.settings.base is None else judged.X[:, -1:].astype(np.float64)
         parts = standardize(np.hstack([bag.parts, by_base]), judged.offsets)

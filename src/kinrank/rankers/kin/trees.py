@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from kinrank.data.texts import VECTORS
 from kinrank.describe.blocks import relative_features, standardize
 from kinrank.errors import DamagedFolderError, DataError
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.parallel import Executor, Serial, TaskCost, start_measuring
+from kinrank.parallel import Executor, TaskCost, start_measuring
 from kinrank.rankers.cells.training import CellPlan
 from kinrank.rankers.local.intermediate import Store
 from kinrank.rankers.local.nearest import NeighborRanker
@@ -185,10 +184,6 @@ Progress = Callable[[str, int, int, TaskCost], None]
 """Called after each task with its kind, how many of the kind are finished, how many there are, and its cost."""
 
 
-MemberTraining = Callable[["BagTraining", tuple[int, int]], TaskCost]
-"""Trains the member of a repeat that leaves out a fold, and keeps it: in place of ``make_member`` by one worker."""
-
-
 class TreeView(NamedTuple):
     """What trees see of a candidate: its features, then what these settings add."""
 
@@ -310,14 +305,11 @@ class BagTraining:
         """The repeat and the left-out fold of each member."""
         return [(repeat, held_out) for repeat in range(len(self.folds)) for held_out in range(self.n_members)]
 
-    def run(self, executor: Executor, progress: Progress, train_member: MemberTraining | None = None) -> Bag:
-        """Compute what is not in the store yet, and return the bag.
-
-        `train_member` trains one member after the other; by default, each is a task of the executor.
-        """
+    def run(self, executor: Executor, progress: Progress) -> Bag:
+        """Compute what is not in the store yet, and return the bag; tasks are one per table, then one per member."""
         self._complete("tables", self.make_table, self.tables, executor, progress)
         if self.settings.learns:
-            members, best, n_grown = self._grow(executor, progress, train_member)
+            members, best, n_grown = self._grow(executor, progress)
         else:
             given = _copy_with_seed(self.settings, self.settings.seed).fit(self.rows(0))
             members, best, n_grown = [given], given.n_trees_, given.n_trees_
@@ -325,9 +317,7 @@ class BagTraining:
         parts = [sum(self._scores(members, repeat, block) for repeat in repeats) for block in blocks]
         return Bag(members, best, n_grown, np.concatenate(parts))
 
-    def _grow(
-        self, executor: Executor, progress: Progress, train_member: MemberTraining | None
-    ) -> tuple[list[LambdaMART], int, int]:
+    def _grow(self, executor: Executor, progress: Progress) -> tuple[list[LambdaMART], int, int]:
         """Train all members, and return them with the number of trees that is best for one, and that all have.
 
         The first repeat has held out every query once, so its members tell when the common curve peaks. Those of later
@@ -337,9 +327,7 @@ class BagTraining:
         sizes = [np.count_nonzero(np.concatenate(self.folds[repeat]) == out) for repeat, out in self.members]
         bag = self
         for end in sorted({self.n_members, len(self.members)}):
-            make = bag.make_member if train_member is None else partial(train_member, bag)
-            workers = executor if train_member is None else Serial()
-            self._complete("trees", make, self.members, workers, progress, end)
+            self._complete("trees", bag.make_member, self.members, executor, progress, end)
             trained += [bag._member(*item) for item in self.members[len(trained) : end]]
             n_grown = min(len(curve) for _, curve in trained)
             best = best_number_of_trees([curve[:n_grown] for _, curve in trained], np.array(sizes[:end]))
