@@ -223,7 +223,7 @@ class TreeView(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Bag:
+class _Bag:
     """Trained members, and what is needed to decide how to use them."""
 
     members: list[LambdaMART]
@@ -305,7 +305,7 @@ class BagTraining:
         """The repeat and the left-out fold of each member."""
         return [(repeat, held_out) for repeat in range(len(self.folds)) for held_out in range(self.n_members)]
 
-    def run(self, executor: Executor, progress: Progress) -> Bag:
+    def run(self, executor: Executor, progress: Progress) -> _Bag:
         """Compute what is not in the store yet, and return the bag; tasks are one per table, then one per member."""
         self._complete("tables", self.make_table, self.tables, executor, progress)
         if self.settings.learns:
@@ -315,7 +315,7 @@ class BagTraining:
             members, best, n_grown = [given], given.n_trees_, given.n_trees_
         repeats, blocks = range(len(self.folds)), range(len(self.folds[0]))
         parts = [sum(self._scores(members, repeat, block) for repeat in repeats) for block in blocks]
-        return Bag(members, best, n_grown, np.concatenate(parts))
+        return _Bag(members, best, n_grown, np.concatenate(parts))
 
     def _grow(self, executor: Executor, progress: Progress) -> tuple[list[LambdaMART], int, int]:
         """Train all members, and return them with the number of trees that is best for one, and that all have.
