@@ -25,8 +25,7 @@ from benchmarks.knn_latency import random_queries
 from kinrank import CellRanker, KnnRanker, QuerySet, load
 from kinrank.neighbors.cells import CellTree
 from kinrank.rankers import Ranker
-from kinrank.rankers.cells.statistics import CellStatistics
-from kinrank.rankers.cells.training import CellPlan
+from kinrank.rankers.cells.training import CellPlan, CellStatistics
 
 FEATURES, CANDIDATES, QUERIES, WARM = 46, 100, 300, 20
 SMALLEST = 10_000

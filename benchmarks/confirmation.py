@@ -61,7 +61,7 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import holm
 from kinrank.rankers.kin.fitting import KinFitting
 from kinrank.rankers.kin.trees import best_number_of_trees
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.rankers.local.choose import MEASURE
 from kinrank.study.peers import PEERS, Shape
 from reproduction.data_folder import query_set
 

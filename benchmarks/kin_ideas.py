@@ -39,12 +39,10 @@ from benchmarks.knn_msrd import row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe.blocks import standardize
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.rankers.kin.crossfit import FittedWithout, rows_of
 from kinrank.rankers.kin.fitting import KinFitting
-from kinrank.rankers.kin.sample import QueriesInMemory
-from kinrank.rankers.kin.trees import TreeView, best_number_of_trees, linear_scores
+from kinrank.rankers.kin.trees import TreeView, best_number_of_trees, linear_scores, rows_of
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.rankers.local.choose import MEASURE
 
 Settings = dict[str, Any]
 OPTIONS = {"data-set": ("msrd", "mwmbl", "MQ2007"), "ideas": ("all", "objectives", "shapes", "others")}
@@ -174,8 +172,8 @@ def prepared(judged: QuerySet, settings: Settings, fold: int) -> tuple[Side, Sid
 def crossfitted(ranker: KinRanker, queries: QuerySet) -> tuple[np.ndarray, list[tuple[np.ndarray, KnnRanker]]]:
     """Return the fold of each query, and for each fold its queries and the local model that has not seen them."""
     (fold,) = KinFitting(ranker).assign_folds(queries)
-    without = FittedWithout(clone(ranker.local_), QueriesInMemory(ranker.encoded(queries)), [fold])
-    return fold, [(fold == held_out, without(0, held_out)) for held_out in range(MEMBERS)]
+    encoded, local = ranker.encoded(queries), ranker.local_
+    return fold, [(fold == held_out, clone(local).fit(encoded[fold != held_out])) for held_out in range(MEMBERS)]
 
 
 class RandomPairs:

@@ -38,9 +38,10 @@ from kinrank.data.texts import VECTORS
 from kinrank.datasets import make_intents
 from kinrank.describe import Describer
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.measure import PairedComparison, compare_paired, compare_resampled, holm
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.measure import PairedComparison, compare_paired, holm
+from kinrank.rankers.local.choose import MEASURE
 from kinrank.study.peers import PEERS, SHAPES
+from reproduction.resampled import compare_resampled
 
 Split = tuple[QuerySet, QuerySet, QuerySet]
 Job = tuple[str, int, int, str]

@@ -3,8 +3,7 @@
 Each is opened in headless Chromium at desktop and phone width, in light and dark mode, and printed. The MSRD report
 compares KinRanker, a linear model per query and one linear model with tuned LightGBM, all fitted on the training
 queries and tuned without the test queries. The MQ2007 report (fold 1) compares a model per query with k = 400 with one
-model. ``--figure docs`` updates docs/figures/report.png. ``KINRANK_REPORTS`` sets a folder for the reports and
-screenshots.
+model. ``KINRANK_REPORTS`` sets a folder for the reports and screenshots.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from kinrank.study.entrants import fit_and_evaluate
 from kinrank.study.report import collect, write_page
 from kinrank.study.report.words import headline
 
-OPTIONS = {"figure": ("none", "docs")}
 MEASURES = (NDCG @ 10, NDCG @ 1, AP, RR)
 VIEWS: dict[str, dict[str, Any]] = {
     "desk": {"viewport": {"width": 1280, "height": 900}},
@@ -43,7 +41,7 @@ VIEWS: dict[str, dict[str, Any]] = {
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 
 
-def run(figure: str = "none") -> dict[str, object]:
+def run() -> dict[str, object]:
     """Return the headline, size and duration of each report, and what the browser found."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(os.environ.get("KINRANK_REPORTS", temporary))
@@ -57,8 +55,6 @@ def run(figure: str = "none") -> dict[str, object]:
         }
         for name, file in (("MSRD", "msrd.html"), ("MQ2007", "mq2007.html")):
             figures[name]["browser"] = check_in_browser(folder / file)
-        if figure == "docs":
-            take_screenshot(folder / "msrd.html", Path(__file__).parents[1] / "docs" / "figures" / "report.png")
     return dict(figures)
 
 
@@ -136,14 +132,3 @@ def check_in_browser(file: Path) -> dict[str, Any]:
                 tab.pdf(path=file.with_suffix(".pdf"), format="A4")
         browser.close()
     return {"console": messages, "loads": len(requests - {file.as_uri()}), "overflow": overflow}
-
-
-def take_screenshot(file: Path, target: Path) -> None:
-    """Save a screenshot of the top of the report."""
-    playwright = import_extra("playwright.sync_api", "dev")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        tab = browser.new_context(viewport={"width": 1000, "height": 1240}).new_page()
-        tab.goto(file.as_uri())
-        tab.screenshot(path=target)
-        browser.close()

@@ -23,7 +23,7 @@ settings.register_profile("kinrank", deadline=None, derandomize=IN_CI, max_examp
 settings.load_profile("kinrank")
 _MODULES = (
     "catboost clarabel duckdb elasticsearch faiss ir_datasets ir_measures jsonschema kubernetes_validate "
-    "lightgbm matplotlib msgspec opensearchpy opentelemetry optuna pandas piqp playwright polars psycopg "
+    "lightgbm matplotlib msgspec opensearchpy opentelemetry pandas piqp playwright polars psycopg "
     "pyterrier qdrant_client ranx ray schemathesis tests.serve.asgi uvicorn xgboost yaml"
 )
 EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _MODULES.split()))})\b", re.M)

@@ -20,8 +20,8 @@ from sklearn.svm import LinearSVC
 from kinrank.arrays import Float64
 from kinrank.datasets import make_intents
 from kinrank.learn.ranksvm import RankSVM
-from kinrank.rankers.knn.offline import change_ratio, loss_difference_bound
 from kinrank.rankers.knn.ranker import KnnRanker, Mode
+from reproduction.bounds import change_ratio, loss_difference_bound
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult
 

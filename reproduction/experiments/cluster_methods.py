@@ -16,11 +16,11 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_LETOR, Measure, P, compare_paired, evaluate
-from kinrank.measure.evaluation import difficulty_levels, mean_by_level
 from kinrank.papers.cluster import ClusterRanker
 from kinrank.rankers import Ranker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
+from reproduction.difficulty import difficulty_levels, mean_by_level
 from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold
 from reproduction.rows import pool, two_digits
 

@@ -17,11 +17,11 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP
-from kinrank.measure.evaluation import rank_curve, rank_of, upper_bound
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold
 from reproduction.experiments.cluster_methods import COLLECTIONS, average_precision, cluster_ranker
+from reproduction.oracles import rank_curve, rank_of, upper_bound
 
 CLUSTERS = (2, 5, 10, 20, 50, 100)
 CHANCE = "random groups"

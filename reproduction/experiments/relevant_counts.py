@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.measure.evaluation import LEVELS, difficulty_levels
 from reproduction.data_folder import DataFolder, letor_files
+from reproduction.difficulty import LEVELS, difficulty_levels
 from reproduction.experiment import Experiment, Task, TaskResult
 from reproduction.experiments.cluster_methods import COLLECTIONS
 

@@ -36,16 +36,7 @@ Arrays = Mapping[str, NDArray[Any]]
 def write(path: str | os.PathLike[str], kind: str, meta: dict[str, Any], arrays: Arrays) -> None:
     """Write a folder atomically: readers see the old one or the new one.
 
-    Parameters
-    ----------
-    path
-        The folder. An existing folder of the same kind is replaced; anything else raises.
-    kind
-        What the folder holds, such as ``"queries"`` or ``"model"``.
-    meta
-        Metadata, as JSON values.
-    arrays
-        Arrays by name. Object arrays raise.
+    An existing folder of the same kind is replaced; anything else raises, and so do object arrays.
     """
     with atomic_folder(path, kind) as staging:
         for name, array in arrays.items():
@@ -144,12 +135,7 @@ def locked(path: str | os.PathLike[str], on_wait: OnWait = lambda _: None) -> It
     The lock is a file next to the folder, ``.NAME.lock``, which says who holds it. It ends with the process, and must
     be on a file system whose locks work on all machines that write there.
 
-    Parameters
-    ----------
-    path
-        The folder; it need not exist yet.
-    on_wait
-        Called before waiting.
+    `on_wait` is called before waiting.
     """
     target = Path(path).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -22,10 +22,7 @@ class GrowingRows:
     An array and those appended to it share memory. Appending twice to the same array gives two arrays that differ: the
     second one gets memory of its own.
 
-    Parameters
-    ----------
-    rows
-        The first rows, which are copied.
+    The first rows are copied.
 
     Examples
     --------

@@ -54,7 +54,6 @@ def test_training_on_ray_gives_the_same_model(kinrank, camps: QuerySet, workdir:
             ["--workers", 2, "--ranker", "single"],
             "'single' cannot train from disk: with --ray or --workers, use --ranker kin or cells",
         ),
-        (["--workers", 2, "--tree-workers", 2, *CELLS], "--tree-workers needs --ray and --ranker kin"),
         (["--workers", 2, "--validate", "test", *CELLS], "--validate needs the data in memory"),
     ],
 )

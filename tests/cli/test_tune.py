@@ -25,19 +25,11 @@ def test_train_accepts_the_settings_that_tune_chose(kinrank, camps: QuerySet, wo
     again = kinrank(*args, "--json")
     assert again.stderr == "train.parquet: QuerySet(40 queries, 400 rows, 2 features, judged)\n"  # no trial is repeated
     record = json.loads(again.stdout)
-    assert (len(record["trials"]), record["best"]["quality"], record["nested"]) == (5, 1.0, None)
+    assert (len(record["trials"]), record["best"]["quality"]) == (5, 1.0)
 
 
-def test_nested_cross_validation_and_validation_queries(kinrank, workdir: Path):
+def test_validation_queries(kinrank, workdir: Path):
     args = ("tune", "train.parquet", "--try", "knn", "--folds", 2, "--trials", 1)
-    done = kinrank(*args, "--study", "a", "--nested", "--set", "reference=0")
-    assert "nested cross-validation: the tuned ranker gains +0." in done.stdout
-    assert "over one linear model (95% interval" in done.stdout
-    assert (
-        json.loads(kinrank(*args, "--study", "a", "--nested", "--set", "reference=0", "--json").stdout)["nested"]["p"]
-        < 0.01
-    )
-    assert (Path("a") / "nested" / "outer-1" / "settings.json").is_file()
     chosen = kinrank(*args, "--study", "b", "--validate", "test.txt", "--json")
     assert json.loads(chosen.stdout)["best"]["quality"] == 1.0
 

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from kinrank import folder
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import METRICS, Describer, make_describer
+from kinrank.describe import Describer, make_describer
 from kinrank.errors import DataError, ParameterError
 
 ALL = {"mean": 1.0, "std": 1.0, "max": 0.5, "min": 1.0, "q25": 1.0, "size": 0.5, "predictors": 1.0, "text": 2.0}
@@ -60,12 +60,8 @@ def test_transform_does_not_depend_on_other_queries(queries: QuerySet) -> None:
     np.testing.assert_array_equal(describer.transform(queries)[:30], first)
 
 
-@pytest.mark.parametrize("metric", [None, *METRICS])
-def test_state_round_trips_through_a_folder(
-    queries: QuerySet, vectors: np.ndarray, tmp_path: Path, metric: str | None
-) -> None:
-    describer = Describer(ALL, reference="bm25", n_components=9, metric=metric)
-    describer.fit(queries, vectors, targets=queries.X[queries.offsets[:-1]])
+def test_state_round_trips_through_a_folder(queries: QuerySet, vectors: np.ndarray, tmp_path: Path) -> None:
+    describer = Describer(ALL, reference="bm25", n_components=9).fit(queries, vectors)
     folder.write(tmp_path / "d", "model", describer.get_params(), describer.get_state())
     meta, arrays = folder.read(tmp_path / "d", "model")
     restored = Describer(**meta).set_state(arrays)
@@ -147,8 +143,6 @@ def test_bad_settings_raise(queries: QuerySet) -> None:
         Describer(n_components=0).fit(queries)
     with pytest.raises(ParameterError, match=r"n_components names unknown blocks \['max'\]"):
         Describer(n_components={"max": 2}).fit(queries)
-    with pytest.raises(ParameterError, match="unknown metric 'lmnn'"):
-        Describer(metric="lmnn").fit(queries, targets=np.zeros((60, 1)))
     with pytest.raises(ParameterError, match="not fitted"):
         Describer().transform(queries)
     with pytest.raises(DataError, match="at least one"):
@@ -164,8 +158,6 @@ def test_bad_data_raise(queries: QuerySet) -> None:
     texts = queries.replace(query_columns={"text": np.array(["a"] * 60)})
     with pytest.raises(DataError, match="must be numeric"):
         Describer("column:text").fit(texts)
-    with pytest.raises(DataError, match="needs targets="):
-        Describer(metric="ridge").fit(queries)
 
 
 def test_make_describer_returns_a_new_one() -> None:
@@ -174,7 +166,6 @@ def test_make_describer_returns_a_new_one() -> None:
     copied = make_describer(given, reference="ignored")
     assert copied is not given
     assert copied.get_params() == given.get_params()
-    assert make_describer(Describer(metric="nca")).needs_targets
 
 
 def test_distances_between_texts_do_not_depend_on_the_basis_of_the_vectors() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinrank.measure import AP, DCG, ERR, MEAN_NDCG_GENG, MEAN_NDCG_LETOR, NDCG, RR, MeanNDCG, Measure, P
-from kinrank.measure.lists import Ties
+from kinrank.measure.base import Ties
 from tests.measure.lists_strategy import Lists, judged_lists
 from tests.measure.slow_measures import slow_value
 

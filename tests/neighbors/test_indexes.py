@@ -80,7 +80,7 @@ def test_faiss_threads_are_restored() -> None:
     faiss = import_extra("faiss", "faiss")
     before = faiss.omp_get_max_threads()
     points = np.zeros((50, 2), dtype=np.float32)
-    INDEXES["faiss-flat"](n_threads=before + 1).fit(points).query(points, 1)
+    INDEXES["faiss-hnsw"](n_threads=before + 1).fit(points).query(points, 1)
     assert faiss.omp_get_max_threads() == before
 
 

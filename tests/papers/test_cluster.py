@@ -21,8 +21,8 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import AP
-from kinrank.measure.evaluation import upper_bound
 from kinrank.papers.cluster import Mode, Select, divergences, normalized
+from reproduction.oracles import upper_bound
 
 MODES: list[Mode] = ["naive", "select", "transform"]
 TIGHT = RankSVM(tol=1e-10)

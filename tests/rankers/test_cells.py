@@ -17,8 +17,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.parallel import Serial
 from kinrank.rankers.cells import training as cell_training
-from kinrank.rankers.cells.statistics import CellStatistics, covering_shares
-from kinrank.rankers.cells.training import FAN_IN, BlockSummer, merge_all
+from kinrank.rankers.cells.training import FAN_IN, BlockSummer, CellStatistics, covering_shares, merge_all
 
 SETTINGS = [
     {},
@@ -26,7 +25,6 @@ SETTINGS = [
     {"prior": "global", "prior_strength": 0.5},
     {"learner": RankRLS(balance="queries")},
     {"describe": Describer(["mean", "max"], n_components=3)},
-    {"describe": Describer("summaries", metric="ridge")},
     {"scale": "none"},
 ]
 

@@ -18,7 +18,6 @@ from kinrank.rankers import RANKERS, Ranker
 FEW = LambdaMART(n_trees=30, n_leaves=5, min_rows_in_leaf=5)
 # A learner that is registered is checked in local models too; trees are kept few, because each query grows its own.
 LOCAL = {"lambdamart": {"learner": FEW, "prior": "none"}}
-METRIC = Describer("mean", metric="ridge")
 
 MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in RANKERS} | {
     "single rankrls": partial(SingleRanker, "rankrls"),
@@ -32,13 +31,11 @@ MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in R
     "knn kernel and prior": partial(KnnRanker, 15, neighbor_weights="gaussian", prior="global"),
     **{f"knn {name}": partial(KnnRanker, 9, **LOCAL.get(name, {"learner": name})) for name in LEARNERS},
     "knn by index and describer": partial(
-        KnnRanker, 9, index="kdtree", describe=Describer(["mean", "max"], n_components=3)
+        KnnRanker, 9, index="exact", describe=Describer(["mean", "max"], n_components=3)
     ),
     "knn cells": partial(CellRanker, 9, n_cells=8),
     "knn cells, kernel and prior": partial(CellRanker, 15, n_cells=6, neighbor_weights="gaussian", prior="global"),
-    "knn cells, metric": partial(CellRanker, 9, n_cells=8, describe=METRIC),
     "kin cells": partial(KinRanker, n_cells=8, trees=FEW),
-    "kin cells, metric": partial(KinRanker, n_cells=8, trees=FEW, describe=METRIC),
     "kin with a base": partial(KinRanker, base="single", trees=FEW, n_repeats=1),
     "query-class": partial(QueryClassRanker, n_types=4),
 }

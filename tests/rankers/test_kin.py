@@ -14,7 +14,7 @@ from kinrank.measure import NDCG, compare_paired
 from kinrank.progress import on_progress
 from kinrank.rankers.kin.blend import best_shares
 from kinrank.rankers.kin.model import INGREDIENTS
-from kinrank.rankers.local.held_out import assign_folds
+from kinrank.rankers.local.choose import assign_folds
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
 

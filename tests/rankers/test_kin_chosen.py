@@ -20,7 +20,7 @@ from kinrank.measure import NDCG
 from kinrank.memory.evidence import Evidence, Totals
 from kinrank.memory.posterior import Calibration, Posterior, standing
 from kinrank.rankers.base import from_record
-from kinrank.rankers.kin.chosen import ChosenPart, HeldOutScores, WithChoices
+from kinrank.rankers.kin.chosen import ChosenPart, WithChoices, _HeldOutScores
 from kinrank.store import VersionStore, read_model, read_model_and_examples
 
 QUICK = {"memory": False, "local": False, "n_members": 2, "n_repeats": 1, "trees": "lambdamart(n_trees=10)"}
@@ -190,7 +190,7 @@ def test_clicks_that_a_model_remembers_are_not_counted_twice(queries: QuerySet):
 
 def test_held_out_scores_are_those_of_query_and_document(queries: QuerySet):
     known, scores = queries[:3], np.arange(30.0)
-    kept = HeldOutScores.of(known, scores)
+    kept = _HeldOutScores.of(known, scores)
     part = ChosenPart(
         Calibration().fit(scores, known.offsets, Totals(np.ones(30), scores / 30)),
         Posterior(),
@@ -321,7 +321,7 @@ def test_a_fitted_ranker_is_calibrated_on_queries_that_it_has_not_seen(queries: 
 
 
 def chosen_with(folder: Evidence | None, recent: Evidence | None, half_life: float | None) -> ChosenPart:
-    nothing = HeldOutScores(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.float32))
+    nothing = _HeldOutScores(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.float32))
     return ChosenPart(Calibration(), Posterior(half_life=half_life), nothing, 1.0, 1.0, folder, recent)
 
 

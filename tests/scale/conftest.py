@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,7 @@ import pytest
 from kinrank import CellRanker, KinRanker, QuerySet
 from kinrank.datasets import make_intents
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.parallel import Processes, Serial
-from kinrank.scale import RayCluster, train
-from kinrank.scale.executors import Together
-from tests.serve.servers import free_port
+from kinrank.scale import train
 
 BLOCK_ROWS = 200
 SETTINGS = CellRanker(60, n_cells=12, reference="reference")
@@ -85,22 +80,6 @@ class ChaoticExecutor:
             if self.random.random() < 0.3:
                 function(items[position])
             yield position, function(items[position])
-
-
-class TogetherInProcesses(RayCluster):
-    """Trains trees by several processes of this machine together, without Ray, and does everything else here."""
-
-    def map_unordered(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        return Serial().map_unordered(function, items)
-
-    def run_together(self, function: Together, n_workers: int, storage: str) -> None:
-        ports = [free_port() for _ in range(n_workers)]
-        machines = ",".join(f"127.0.0.1:{port}" for port in ports)
-        calls = [
-            partial(function, rank, {"num_machines": n_workers, "local_listen_port": port, "machines": machines}, abs)
-            for rank, port in enumerate(ports)
-        ]
-        list(Processes(n_workers).map_unordered(operator.call, calls))
 
 
 def interrupt_after_plan(data: Path, model: Path) -> None:

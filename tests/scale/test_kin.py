@@ -105,11 +105,6 @@ def test_models_with_the_same_cells_merge(queries: QuerySet, tmp_path: Path) -> 
     np.testing.assert_allclose(first.merge(second).predict(queries[600:]), expected, atol=1e-6)
 
 
-def test_tree_workers_need_ray(judged: Path, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match=r"^tree_workers needs a KinRanker and executor=RayCluster"):
-        train(judged, tmp_path / "model", KIN, tree_workers=2)
-
-
 def test_unknown_group_column_raises_before_the_work(judged: Path, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="group 'movie' is not a query column"):
         train(judged, tmp_path / "model", KinRanker(group_column="movie"))

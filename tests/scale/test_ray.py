@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +26,8 @@ from kinrank.clicks.choices import add_logs
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import FileFormatError, JobError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.parallel import Serial, use_executor
+from kinrank.parallel import use_executor
 from kinrank.scale import RayCluster, TrainingProgress, train
-from kinrank.scale.executors import Together
 from kinrank.study.tuning import Plan, tune
 from tests.processes import wait_until
 from tests.scale.conftest import (
@@ -37,7 +35,6 @@ from tests.scale.conftest import (
     KIN,
     N_TASKS,
     SETTINGS,
-    TogetherInProcesses,
     damaged,
     interrupt_after_plan,
     model_bytes,
@@ -126,54 +123,6 @@ def test_nodes_killed_during_sums_and_trees_do_not_change_kin(
     assert model_bytes(tmp_path / "model") == model_bytes(tmp_path / "here")
     for killer in killers:
         killer.clean_up()
-
-
-@dataclass
-class DiesAfterRound:
-    """Kills the second of the workers that train trees together when it has kept a round, the first time."""
-
-    function: Together
-    job: Path
-    notes: Path
-
-    def __call__(self, rank: int, *connection: Any) -> None:
-        kept = sorted(file.stem for file in self.job.glob("round-0-0-*"))
-        (self.notes / f"{rank}-{os.getpid()}").write_text(" ".join(kept))
-        if rank == 1 and not kept:
-            threading.Thread(target=self._die, daemon=True).start()
-        self.function(rank, *connection)
-
-    def _die(self) -> None:
-        wait_until((self.job / "round-0-0-0-1.npz").exists)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-class DyingCluster(RayCluster):
-    """Trains trees on Ray, with a worker that dies, and does everything else here."""
-
-    def __init__(self, address: str, job: Path, notes: Path) -> None:
-        super().__init__(address)
-        self.job, self.notes = job, notes
-        notes.mkdir()
-
-    def map_unordered(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        return Serial().map_unordered(function, items)
-
-    def run_together(self, function: Together, n_workers: int, storage: str) -> None:
-        super().run_together(DiesAfterRound(function, self.job, self.notes), n_workers, storage)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray, when it is imported
-def test_worker_killed_in_distributed_trees_does_not_change_kin(cluster: Cluster, judged: Path, tmp_path: Path) -> None:
-    settings = {"block_rows": 2000, "tree_workers": 2}
-    here = train(judged, tmp_path / "here", KIN, executor=TogetherInProcesses(), **settings)
-    alone = train(judged, tmp_path / "alone", KIN, block_rows=2000)
-    assert here.record_["trees"] == pytest.approx(alone.record_["trees"], abs=0.02)
-    dying = DyingCluster(cluster.address, tmp_path / "model.job", tmp_path / "notes")
-    train(judged, tmp_path / "model", KIN, executor=dying, **settings)
-    assert model_bytes(tmp_path / "model") == model_bytes(tmp_path / "here")
-    found = {note.read_text() for note in (tmp_path / "notes").glob("0-*")}
-    assert any("round-0-0-0-0 round-0-0-0-1" in note for note in found), "all trees were trained again"
 
 
 @dataclass

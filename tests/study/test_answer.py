@@ -5,7 +5,7 @@ import pytest
 
 from kinrank import CellRanker, KinRanker, KnnRanker, SingleRanker
 from kinrank.measure import compare_paired, holm
-from kinrank.study.answer import RUNGS, Claim, answer, reason
+from kinrank.study.answer import RUNGS, Claim, answer
 from kinrank.study.ladder import ladder, rung_of
 
 RNG = np.random.default_rng(0)
@@ -132,11 +132,6 @@ def test_names_and_notes():
     assert "judge more queries" in answer({"linear": BASE[:20], "local": shifted(0.001, 20)}).text
     assert answer({"linear": BASE, "trees": BASE}) is None
     assert answer({"kin": BASE}) is None
-
-
-def test_reason_depends_on_whether_queries_differ():
-    assert "neighbors do not show it" in reason(compare_paired(shifted(0.01), BASE))
-    assert "is not shown either" in reason(compare_paired(shifted(0.0), BASE))
 
 
 def test_every_rung_is_recognized():

@@ -13,7 +13,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.describe import Describer
-from kinrank.errors import DataError, FileFormatError, JobError, LeakError, MissingExtraError, ParameterError
+from kinrank.errors import DataError, FileFormatError, JobError, LeakError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
 from kinrank.rankers import RANKERS
@@ -21,14 +21,12 @@ from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.persistence import from_settings, read_settings, settings_of
 from kinrank.registry import import_extra
 from kinrank.scale import Processes, use_executor
-from kinrank.study import tuning
 from kinrank.study.sweep import sweep_neighbors, sweep_trees
 from kinrank.study.tuning import (
     Plan,
     available_families,
     follow_up_proposals,
     listed_proposals,
-    nested,
     per_query_values,
     tune,
 )
@@ -155,13 +153,9 @@ def test_tuning_stops_at_the_budget(intents: QuerySet, tmp_path: Path):
         tune(intents, tmp_path / "c", Plan(n_trials=0))
 
 
-def test_without_optuna_only_the_list_is_tried(intents: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def missing(*_: object) -> object:
-        raise MissingExtraError("this needs optuna")
-
-    monkeypatch.setattr(tuning, "import_extra", missing)
+def test_tuning_ends_with_variations_of_the_best(intents: QuerySet, tmp_path: Path):
     tuned = tune(intents, tmp_path, Plan(["knn"], folds=2))
-    assert tuned.stopped == "tried all listed settings; sampling more: this needs optuna"
+    assert tuned.stopped == "no settings left to try"
     assert {trial.stage for trial in tuned.trials} == {"list", "follow-up"}
 
 
@@ -207,19 +201,6 @@ def test_study_depends_on_query_columns(intents: QuerySet, tmp_path: Path):
         with pytest.raises(JobError, match=r"another tuning study \(different data\)"):
             tune(other, tmp_path, Plan(["single"], n_trials=1, folds=2))
     assert len(tune(described(vectors), tmp_path, Plan(["single"], n_trials=1, folds=2)).trials) == 1
-
-
-def test_nested_tuning(tmp_path: Path):
-    camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
-    found = nested(camps, tmp_path, Plan(LINEAR, n_trials=4, folds=3))
-    assert found.tuned.mean() == 1.0
-    assert found.rungs["linear"].mean() < 0.9
-    assert found.gain.paired.losses == 0
-    assert found.gain.sentence().startswith("the tuned ranker gains +0.")
-    assert found.answer is not None
-    assert found.answer.own_verdict == "gain"
-    assert len(found.tunings) == 3
-    assert not np.isnan(found.tuned).any()
 
 
 def test_listed_proposals_depend_on_the_queries(intents: QuerySet):

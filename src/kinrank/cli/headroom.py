@@ -161,7 +161,7 @@ def _print_details(found: Headroom) -> None:
         console.print_result(table)
         console.print_result("")
     print_near_and_far(found.answer.near_and_far)
-    console.print_result(found.text)
+    console.print_result(found.answer.text)
 
 
 def _means(found: Headroom) -> Table:
@@ -194,7 +194,5 @@ def _differences(found: Headroom) -> Table:
     if found.clean is not None:
         without = f"on the {found.clean.n:,} queries without near-duplicates in training"
         table.add_row("without duplicates", f"{difference_with_interval(found.clean)} {without}")
-    half = "to one linear model, on half of each query's documents, with weights from the other half"
-    table.add_row("own judgments", f"{difference_with_interval(found.half)} {half}")
     table.add_row("unjudged", unjudged)
     return table

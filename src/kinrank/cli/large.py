@@ -29,7 +29,6 @@ def train_large(
     validate: str | None,
     ray: str | None,
     workers: int | None,
-    tree_workers: int | None,
     job: str | None,
     leaks: OnLeak,
     judgments_through: int | None,
@@ -39,8 +38,6 @@ def train_large(
         raise ParameterError(
             f"ranker {name!r} cannot train from disk: with --ray or --workers, use --ranker kin or cells"
         )
-    if tree_workers is not None and (ray is None or not isinstance(ranker, KinRanker)):
-        raise ParameterError("--tree-workers needs --ray and --ranker kin")
     if validate is not None:
         raise ParameterError("--validate needs the data in memory: leave it out, then run kinrank compare")
     columns = table_columns.get()
@@ -61,7 +58,6 @@ def train_large(
             cast("KinRanker | CellRanker", ranker),
             executor=executor,
             job=job,
-            tree_workers=tree_workers,
             progress=count,
             n_examples=EXAMPLES,
             judgments_through=judgments_through,

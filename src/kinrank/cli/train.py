@@ -100,12 +100,6 @@ def train(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes that read DATA block by block; for kin and cells.")
     ] = None,
-    tree_workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of workers of --ray that train each tree model together, from all queries; for kin."
-        ),
-    ] = None,
     job: Annotated[
         str | None,
         typer.Option(
@@ -135,7 +129,7 @@ def train(
     from kinrank.study.study import Study
     from kinrank.study.validation import validate as run_validation
 
-    large = ray is not None or workers is not None or tree_workers is not None
+    large = ray is not None or workers is not None
     name, fitted = _unfitted(ranker, settings_file, settings or [])
     columns = table_columns.get()
     keys = [*columns["keys"], *(key or [])]
@@ -154,7 +148,7 @@ def train(
     if large:
         from kinrank.cli.large import train_large
 
-        train_large(data, model, name, fitted, validate, ray, workers, tree_workers, job, leaks, judgments_through)
+        train_large(data, model, name, fitted, validate, ray, workers, job, leaks, judgments_through)
         return
     queries = read_queries(data)
     announce(queries, data, fitted.get_params(deep=False).get("missing", "mean"))

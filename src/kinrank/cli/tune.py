@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +18,7 @@ from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
-    from kinrank.study.tuning import Nested, Plan, Trial, Tuning
+    from kinrank.study.tuning import Trial, Tuning
 
 SHOWN = 10
 """Number of trials in the table."""
@@ -56,11 +56,8 @@ def tune(
         ),
     ] = None,
     measure: MeasureName = "NDCG@10",
-    nested: Annotated[
-        bool, typer.Option("--nested", help="Also estimate the quality of tuning itself by nested cross-validation.")
-    ] = False,
     leaks: Leaks = OnLeak.refuse,
-    seed: Annotated[int, typer.Option(help="Seed for the fold split and the sampler.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the fold split.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Choose a ranker and its parameters by validation; pass the result to kinrank train --settings."""
@@ -91,19 +88,14 @@ def tune(
         found = tuning.tune(
             queries, study, plan, validation=held_out, on_trial=lambda trial: _print_trial(trial, advance)
         )
-    outer = _nested(queries, study, plan) if nested else None
     if as_json:
-        typer.echo(json.dumps(tuning_record(found, outer), indent=2, allow_nan=False))
+        typer.echo(json.dumps(tuning_record(found), indent=2, allow_nan=False))
         return
     console.print_result(f"{wanted!r}, {len(found.trials)} trials; {found.stopped}")
     console.print_result(_table(found))
     if found.answer is not None:
         console.print_result("")
         console.print_result(f"by the trials themselves: {found.answer.result}")
-    if outer is not None:
-        console.print_result("")
-        for line in _outer_lines(outer):
-            console.print_result(f"nested cross-validation: {line}")
     console.print_result("")
     console.print_result(f"kinrank train {data} --settings {study}/settings.json --model MODEL")
 
@@ -111,13 +103,6 @@ def tune(
 def _feature(reference: str | int | None, queries: QuerySet) -> str | int | None:
     """Return the feature name, or its position if it is a number that names no feature."""
     return str(reference) if str(reference) in queries.feature_names else reference
-
-
-def _nested(queries: QuerySet, study: str, plan: Plan) -> Nested:
-    from kinrank.study import tuning
-
-    with console.progress("tuning each outer fold", plan.n_trials * plan.folds) as advance:
-        return tuning.nested(queries, f"{study}/nested", plan, on_trial=lambda trial: _print_trial(trial, advance))
 
 
 def _print_trial(trial: Trial, advance: Callable[[int], None]) -> None:
@@ -139,9 +124,3 @@ def _table(found: Tuning) -> Table:
     for trial in ordered[:SHOWN]:
         table.add_row(f"{trial.quality:.4f}", trial.family, f"{trial.seconds:.1f}", _settings(trial))
     return table
-
-
-def _outer_lines(outer: Nested) -> Iterator[str]:
-    yield f"{outer.gain.sentence()} ({outer.gain.evidence})"
-    if outer.answer is not None:
-        yield outer.answer.text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kinrank.describe.describer import METRICS, Describer, make_describer
+from kinrank.describe.describer import Describer, make_describer
 from kinrank.registry import Registry
 
-__all__ = ["DESCRIBERS", "METRICS", "Describer", "make_describer"]
+__all__ = ["DESCRIBERS", "Describer", "make_describer"]
 
 DESCRIBERS = Registry("describer", {"describer": "kinrank.describe.describer:Describer"})

@@ -231,35 +231,16 @@ def relative_features(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDA
     Tied candidates share the mean of their ranks, so row order does not matter. Missing and infinite values get NaN
     for both and are ignored when the others are ranked.
 
-    Parameters
-    ----------
-    X
-        Features, one row per candidate.
-    offsets
-        Query i owns rows ``offsets[i]:offsets[i + 1]``.
-
     Returns
     -------
     float32 array of shape (rows, 2 features)
         All z-scores, then all ranks; the highest value has rank 0.
-
-    Examples
-    --------
-    >>> X = np.array([[1.0], [3.0], [1.0], [7.0]], dtype=np.float32)
-    >>> relative_features(X, np.array([0, 3, 4])).astype(float).round(2).tolist()
-    [[-0.71, 1.5], [1.41, 0.0], [-0.71, 1.5], [0.0, 0.0]]
     """
     return _relative_features(np.ascontiguousarray(X, dtype=np.float32), offsets)  # type: ignore[no-any-return]
 
 
 def standardize(scores: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Standardize each column to mean 0 and standard deviation 1 within each query, so that models can be combined.
-
-    Examples
-    --------
-    >>> standardize(np.array([[1.0], [3.0], [9.0]]), np.array([0, 2, 3])).tolist()
-    [[-1.0], [1.0], [0.0]]
-    """
+    """Standardize each column to mean 0 and standard deviation 1 within each query, so that models can be combined."""
     return _standardize(scores, offsets)  # type: ignore[no-any-return]
 
 

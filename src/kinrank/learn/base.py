@@ -92,15 +92,7 @@ def check_penalty(penalty: float) -> float:
 def pair_weights(pairs: NDArray[Any], balance: Balance, query_weight: ArrayLike | None) -> Float64:
     """Return the weight of one pair of each query.
 
-    Parameters
-    ----------
-    pairs
-        Number of pairs of each query.
-    balance
-        ``"pairs"``: every pair has the same weight, so long lists count more. ``"queries"``: every query has the
-        same weight, and each of its p pairs 1/p of it.
-    query_weight
-        An additional factor for each query.
+    With ``"queries"``, each query has the same weight, and each of its p pairs 1/p of it.
     """
     if balance not in ("pairs", "queries"):
         raise ParameterError(f"balance must be 'pairs' or 'queries', got {balance!r}")

@@ -57,10 +57,9 @@ class BoosterMixin:
         label: NDArray[Any],
         *,
         validation: dict[str, Any] | None = None,
-        start: Self | None = None,
         **data: Any,
     ) -> Self:
-        """Train deterministically, from `start` if given; record NDCG@10 on the validation rows after each tree."""
+        """Train deterministically; record NDCG@10 on the validation rows after each tree."""
         lightgbm = import_extra("lightgbm", "lightgbm")
         settings = {
             "objective": objective,
@@ -76,7 +75,7 @@ class BoosterMixin:
             **(self.params or {}),
         }
         rows = lightgbm.Dataset(np.asarray(X), label=label, params=settings, **data)
-        options: dict[str, Any] = {} if start is None else {"init_model": start.booster_}
+        options: dict[str, Any] = {}
         history: dict[str, dict[str, list[float]]] = {}
         if validation is not None:
             options |= {
@@ -233,12 +232,10 @@ class LambdaMART(BoosterMixin, Learner):
         *,
         query_weight: ArrayLike | None = None,
         validation: QuerySet | None = None,
-        start: LambdaMART | None = None,
     ) -> Self:
         """Fit on judged queries; with `validation` queries, record their NDCG@10 after each tree.
 
-        With `start`, a fitted model, `n_trees` trees are added to its trees. LightGBM multiplies the gradient of each
-        row by the row's weight, not that of each pair by both.
+        LightGBM multiplies the gradient of each row by the row's weight, not that of each pair by both.
         """
         if self.model is not None:
             return self._set_text(read_trees(self.model).reading(queries.feature_names))
@@ -257,7 +254,6 @@ class LambdaMART(BoosterMixin, Learner):
             queries.X,
             queries.grades,
             validation=validation_rows,
-            start=start,
             group=queries.sizes,
             weight=weight,
         )

@@ -262,12 +262,7 @@ class PairStatistics:
     def sum(self, index: ArrayLike | None = None, weights: ArrayLike | None = None) -> PairStatistics:
         """Return the sum over a set of rows, in float64.
 
-        Parameters
-        ----------
-        index
-            Positions of the rows or a mask; all rows by default.
-        weights
-            A factor for each row summed.
+        `index` has positions or a mask, `weights` a factor for each row summed.
         """
         rows = np.arange(len(self)) if index is None else self._rows(index)
         return self._sums(rows, np.array([0, len(rows)]), weights)

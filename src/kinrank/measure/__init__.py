@@ -25,7 +25,7 @@ from kinrank.measure.measures import (
     P,
     parse_measure,
 )
-from kinrank.measure.significance import PairedComparison, compare_paired, compare_resampled, holm
+from kinrank.measure.significance import PairedComparison, compare_paired, holm
 
 __all__ = [
     "AP",
@@ -44,7 +44,6 @@ __all__ = [
     "P",
     "PairedComparison",
     "compare_paired",
-    "compare_resampled",
     "evaluate",
     "holm",
     "parse_measure",

@@ -10,7 +10,7 @@ own, this is the plain t-test.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +21,6 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.registry.choices import check_choice
 
 PairedTest = Literal["t", "wilcoxon", "permutation"]
-Test = PairedTest | Literal["resampled"]
-Interval = Literal["t", "bootstrap"]
 
 _CELLS_AT_ONCE = 2_000_000  # resampled values in memory: 16 MB
 
@@ -43,7 +41,7 @@ class PairedComparison:
     ties: int
     losses: int
     """The number of queries on which a is better, equal, worse."""
-    test: Test
+    test: str
     """The test used."""
     confidence: float
     """The confidence level of `interval`."""
@@ -57,7 +55,6 @@ def compare_paired(
     test: PairedTest = "t",
     *,
     groups: ArrayLike | None = None,
-    interval: Interval = "t",
     confidence: float = 0.95,
     n_resamples: int = 9999,
     seed: int = 0,
@@ -76,14 +73,12 @@ def compare_paired(
         The group of each query, such as the movie that it is about. Queries of a group may vary together; groups are
         taken as independent. If there are fewer than about 50 groups of very different sizes, the t-test finds too
         much; prefer "permutation" then.
-    interval
-        "t" or "bootstrap" (percentile). With groups, the bootstrap draws whole groups.
     confidence
         The confidence level of the interval.
     n_resamples
-        The number of resamples of the permutation test and the bootstrap.
+        The number of resamples of the permutation test.
     seed
-        Seed for the permutation test and the bootstrap.
+        Seed for the permutation test.
 
     Examples
     --------
@@ -97,7 +92,6 @@ def compare_paired(
     (2, 0.705)
     """
     check_choice("test", test, get_args(PairedTest))
-    check_choice("interval", interval, get_args(Interval))
     if not 0 < confidence < 1:
         raise ParameterError(f"confidence must be between 0 and 1, got {confidence!r}")
     if n_resamples < 1:
@@ -111,7 +105,7 @@ def compare_paired(
         low, high = mean, mean
     else:
         mean = float(difference.mean())
-        low, high = _interval(difference, group, interval, confidence, n_resamples, seed)
+        low, high = _interval(difference, group, confidence)
     return PairedComparison(
         mean_difference=mean,
         interval=(low, high),
@@ -238,142 +232,10 @@ def _sign_flips(difference: Float64, n_resamples: int, rng: np.random.Generator)
     return as_far / total if exact else (as_far + 1) / (total + 1)
 
 
-def _interval(
-    difference: Float64,
-    group: NDArray[np.intp] | None,
-    interval: Interval,
-    confidence: float,
-    n_resamples: int,
-    seed: int,
-) -> tuple[float, float]:
-    if group is not None:
-        if interval == "bootstrap":
-            return _cluster_bootstrap(difference, group, confidence, n_resamples, np.random.default_rng(seed))
-        error, freedom = _cluster_error(difference, group)
-        half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
-        return float(difference.mean()) - half, float(difference.mean()) + half
-    if interval == "t":
+def _interval(difference: Float64, group: NDArray[np.intp] | None, confidence: float) -> tuple[float, float]:
+    if group is None:
         low, high = stats.ttest_1samp(difference, 0.0).confidence_interval(confidence)
         return float(low), float(high)
-    bootstrap = stats.bootstrap(
-        (difference,),
-        np.mean,
-        confidence_level=confidence,
-        n_resamples=n_resamples,
-        method="percentile",  # BCa's jackknife is quadratic in the number of queries
-        batch=max(1, _CELLS_AT_ONCE // len(difference)),
-        rng=np.random.default_rng(seed),
-    )
-    return float(bootstrap.confidence_interval.low), float(bootstrap.confidence_interval.high)
-
-
-def _cluster_bootstrap(
-    difference: Float64, group: NDArray[np.intp], confidence: float, n_resamples: int, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Return the percentile interval of the mean over groups drawn with replacement."""
-    size, total = np.bincount(group), _sums(difference, group)
-    means = np.empty(n_resamples)
-    step = max(1, _CELLS_AT_ONCE // len(size))
-    for start in range(0, n_resamples, step):
-        drawn = rng.integers(0, len(size), (min(step, n_resamples - start), len(size)))
-        means[start : start + step] = total[drawn].sum(axis=1) / size[drawn].sum(axis=1)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
-
-
-# --- significance of a difference that was measured on repeated folds of the same queries -----------------------------
-
-
-def compare_resampled(
-    a: ArrayLike, b: ArrayLike, fold: ArrayLike, *, groups: ArrayLike | None = None, confidence: float = 0.95
-) -> PairedComparison:
-    """Compare two rankers on repeated cross-validation by the corrected resampled t-test.
-
-    With few queries, the result depends on how they are split into folds, so the folds are repeated with other seeds.
-    Training sets of different splits overlap, and every query is tested once per repeat. The mean differences of the
-    splits are therefore not independent, and a plain t-test over them finds differences that are not there. The
-    corrected test takes J splits with mean differences d_j and variance s², and replaces the variance s² / J of their
-    mean by (1 / J + n_test / n_train) s² (Nadeau and Bengio, 2003, Inference for the generalization error).
-
-    Parameters
-    ----------
-    a, b
-        Values of a measure, of shape (repeats, queries). Queries that are NaN in both are excluded.
-    fold
-        In which fold each query was tested in each repeat, of the same shape.
-    groups
-        The group of each query, if queries of a group may vary together. Every group must be in one fold of each
-        repeat: then the means of the splits vary as much as groups do, and the test holds as it is.
-    confidence
-        The confidence level of the interval.
-
-    Returns
-    -------
-    PairedComparison
-        With ``test="resampled"``. `n`, `wins`, `ties` and `losses` count queries by their mean over the repeats.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> fold = np.array([rng.permutation(100) % 5 for _ in range(10)])
-    >>> b = rng.random((10, 100))
-    >>> result = compare_resampled(b + rng.normal(0.05, 0.1, (10, 100)), b, fold)
-    >>> result.n, result.mean_difference > 0, result.p < 0.05
-    (100, True, True)
-    """
-    first, second, folds = np.asarray(a, np.float64), np.asarray(b, np.float64), np.asarray(fold)
-    if first.ndim != 2 or not first.shape == second.shape == folds.shape:
-        raise DataError(
-            f"a, b and fold must have the shape (repeats, queries), got {first.shape}, {second.shape} and {folds.shape}"
-        )
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must be between 0 and 1, got {confidence!r}")
-    n_groups = None if groups is None else _whole_groups(np.asarray(groups), folds)
-    difference = first - second
-    if np.any(np.isnan(first) != np.isnan(second)):
-        raise DataError("a and b have values for different queries: compute both with the same measure")
-    splits, ratios = [], []
-    for row, parts in zip(difference, folds, strict=True):
-        valued = ~np.isnan(row)
-        for part in np.unique(parts):
-            tested = valued & (parts == part)
-            if tested.any():
-                splits.append(row[tested].mean())
-                held_out = float(np.mean(parts == part))
-                ratios.append(held_out / max(1 - held_out, np.finfo(np.float64).tiny))
-    if len(splits) < 2 or max(ratios) > len(difference.T):
-        raise DataError("a resampled test needs at least 2 folds in each repeat")
-    # The mean of each query over its repeats, so that folds of different sizes do not distort the mean.
-    by_query = difference[:, ~np.isnan(difference).all(axis=0)].mean(axis=0)
-    mean = float(by_query.mean())
-    error = float(np.sqrt((1 / len(splits) + np.mean(ratios)) * np.var(splits, ddof=1)))
-    if error <= 10 * np.finfo(np.float64).eps * abs(mean):  # all splits agree up to rounding
-        p, half = float(mean == 0), 0.0
-    else:
-        freedom = len(splits) - 1
-        p = float(2 * stats.t.sf(abs(mean) / error, freedom))
-        half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
-    return PairedComparison(
-        mean_difference=mean,
-        interval=(mean - half, mean + half),
-        p=p,
-        n=len(by_query),
-        wins=int(np.sum(by_query > 0)),
-        ties=int(np.sum(by_query == 0)),
-        losses=int(np.sum(by_query < 0)),
-        test="resampled",
-        confidence=confidence,
-        n_groups=n_groups,
-    )
-
-
-def _whole_groups(labels: NDArray[Any], folds: NDArray[Any]) -> int:
-    """Return the number of groups, or raise if a repeat has queries of one group in several folds."""
-    if labels.shape != folds.shape[1:]:
-        raise DataError(f"groups must have one value per query, got shape {labels.shape} for {folds.shape[1]} queries")
-    names, first, group = np.unique(labels, return_index=True, return_inverse=True)
-    broken = np.any(folds != folds[:, first[group]], axis=0)
-    if broken.any():
-        name = names[group[np.argmax(broken)]]
-        raise DataError(f"group {name!s} is in several folds of a repeat: make the folds by group")
-    return len(names)
+    error, freedom = _cluster_error(difference, group)
+    half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
+    return float(difference.mean()) - half, float(difference.mean()) + half

@@ -63,17 +63,7 @@ class Calibration:
     """
 
     def fit(self, scores: Float64, offsets: Int64, seen: Totals) -> Self:
-        """Fit to the looks and choices of candidates whose queries the ranker has not seen.
-
-        Parameters
-        ----------
-        scores
-            Scores of the candidates.
-        offsets
-            Query ``i`` owns candidates ``offsets[i]:offsets[i + 1]``.
-        seen
-            Their looks and choices; at least one of both.
-        """
+        """Fit to the looks and choices of candidates whose queries the ranker has not seen."""
         rows = np.flatnonzero(seen.looks > 0)
         if len(rows) > _MOST_ROWS:
             rows = rows[np.linspace(0, len(rows) - 1, _MOST_ROWS).astype(np.int64)]
@@ -263,14 +253,7 @@ class LaterClicks:
 def choose_posterior(clicks: LaterClicks, rate: float, n_days: int) -> Posterior:
     """Choose the strength of predictions and the half-life of evidence on later clicks.
 
-    Parameters
-    ----------
-    clicks
-        The later clicks.
-    rate
-        Choices per look.
-    n_days
-        The number of days of the early evidence: half-lives of more than twice as many are not tried.
+    Half-lives of more than twice the days of the early evidence are not tried.
     """
     start = Posterior(rate=rate)
     if not clicks.enough:

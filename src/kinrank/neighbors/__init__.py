@@ -18,11 +18,10 @@ INDEXES = Registry(
     "index",
     {
         "exact": "kinrank.neighbors.base:ExactIndex",
-        "kdtree": "kinrank.neighbors.base:KDTreeIndex",
-        "faiss-flat": "kinrank.neighbors.faiss_indexes:FaissFlatIndex",
         "faiss-ivf": "kinrank.neighbors.faiss_indexes:FaissIVFIndex",
         "faiss-hnsw": "kinrank.neighbors.faiss_indexes:FaissHNSWIndex",
     },
+    replaced=dict.fromkeys(("kdtree", "faiss-flat"), "use 'exact', which finds the same neighbors and is faster"),
 )
 
 # Values (points times dimensions) that one scan may read: a few milliseconds on one thread.
@@ -37,11 +36,6 @@ def choose_index(n_points: int, dim: int) -> str:
     100,000 points it takes 0.4 of the scan's time, finds 98% of the neighbors, and is built in a second, compared with
     16 for HNSW. IVF is faster well below the limit, but exact neighbors are preferred while they cost a few
     milliseconds. ``python -m benchmarks index_choice`` measures all indexes.
-
-    Examples
-    --------
-    >>> choose_index(10_000, 46)
-    'exact'
     """
     if n_points * dim > _SCAN_LIMIT and find_spec("faiss") is not None:
         return "faiss-ivf"
@@ -49,13 +43,7 @@ def choose_index(n_points: int, dim: int) -> str:
 
 
 def make_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborIndex:
-    """Return a new unfitted index: ``"auto"``, a registered name, or a clone of the index given.
-
-    Examples
-    --------
-    >>> make_index("auto", 10_000, 46)
-    ExactIndex()
-    """
+    """Return a new unfitted index: ``"auto"``, a registered name, or a clone of the index given."""
     if isinstance(index, NeighborIndex):
         unfitted: NeighborIndex = clone(index)
         return unfitted

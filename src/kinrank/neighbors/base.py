@@ -1,15 +1,16 @@
-"""Neighbor indexes: the base class, the exact ones, and weights of neighbors."""
+"""Neighbor indexes: the base class, the exact one, weights of neighbors, and the neighbors of many queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 
 from kinrank.arrays import Float32, Float64, Int64
@@ -312,31 +313,7 @@ def squared_distances(points, query, positions):  # type: ignore[no-untyped-def]
     return squares
 
 
-# --- exact indexes: a scan, and a kd-tree, which is faster only in a few dimensions -----------------------------------
-
-
-class KDTreeIndex(NeighborIndex):
-    """Exact index on a kd-tree (suggested by Geng et al. 2008, future work 2).
-
-    With hundreds of neighbors in dozens of dimensions it visits nearly every leaf and is slower than the scan.
-
-    Examples
-    --------
-    >>> KDTreeIndex().fit([[0.0], [1.0], [5.0]]).query([[2.0]], k=1)[1].tolist()
-    [[1]]
-    """
-
-    def _build(self) -> None:
-        self._tree = cKDTree(self.points_.astype(np.float64))
-
-    def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
-        wanted = min(k + 1, len(self.points_))
-        for query in queries:
-            near, found = self._tree.query(query.astype(np.float64)[None], np.arange(1, wanted + 1))
-            distances = np.ravel(near)
-            # With a tie at the k-th place, the tree returns any of the tied points, not the first ones.
-            tied = wanted > k and distances[k] <= distances[k - 1] * (1 + 1e-12)
-            yield None if tied else np.ravel(found)
+# --- the exact index --------------------------------------------------------------------------------------------------
 
 
 class ExactIndex(NeighborIndex):
@@ -354,3 +331,83 @@ class ExactIndex(NeighborIndex):
     >>> index.query_radius([[2.0]], radius=1.5)[1].tolist()
     [1]
     """
+
+
+# --- the neighbors of many queries in flat arrays; their number can differ between queries ----------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Neighborhoods:
+    """Sets of judged queries (or cells), one set per point."""
+
+    members: Int64
+    """The positions of all sets, one set after the other, nearest first."""
+    starts: Int64
+    """Set i is ``members[starts[i]:starts[i + 1]]``."""
+    distances: Float64
+    """The distance of each member from its point."""
+    shares: Float64 | None = None
+    """The fraction of each member that belongs to the set, below 1 only for the last cell of a set. None if all members
+    belong entirely.
+    """
+
+    @classmethod
+    def nearest(cls, index: NeighborIndex, points: Float32, k: int) -> Neighborhoods:
+        """Return the k nearest neighbors of each point."""
+        distances, members = index.query(points, k)
+        return cls(members.ravel(), np.arange(len(points) + 1) * k, distances.ravel())
+
+    @classmethod
+    def within(cls, index: NeighborIndex, points: Float32, radius: float) -> Neighborhoods:
+        """Return all neighbors within a radius of each point."""
+        distances, members, starts = index.query_radius(points, radius)
+        return cls(members, starts, distances)
+
+    @classmethod
+    def of_labels(cls, labels: Int64, n_labels: int) -> Neighborhoods:
+        """Return one set per label: the positions that have it."""
+        members = np.argsort(labels, kind="stable")
+        starts = np.searchsorted(labels[members], np.arange(n_labels + 1))
+        return cls(members, starts, np.zeros(len(members)))
+
+    @classmethod
+    def concat(cls, parts: Iterable[Neighborhoods]) -> Neighborhoods:
+        """Concatenate the sets of several parts."""
+        every = list(parts)
+        if len(every) == 1:
+            return every[0]
+        if not every:
+            return cls(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64), np.empty(0))
+        sizes = np.concatenate([np.diff(part.starts) for part in every])
+        return cls(
+            np.concatenate([part.members for part in every]),
+            np.append(0, np.cumsum(sizes)),
+            np.concatenate([part.distances for part in every]),
+        )
+
+    def weights(self, kind: str, radius: float | None) -> Float64:
+        """Return the weight of each member.
+
+        It depends on the distance, relative to the farthest member of the set or to the radius, and on the share.
+        """
+        if self.shares is not None:
+            weights_of_sets = [neighbor_weights(distances, kind) for _, distances in self]
+            return np.concatenate(weights_of_sets) * self.shares if weights_of_sets else self.shares
+        if radius is not None:
+            # neighbor_weights treats its input as one set and replaces weights that are all 0. These are many sets,
+            # so a member at distance 0 is added and dropped again. Sets without weight use the global model.
+            return neighbor_weights(np.append(self.distances, 0.0), kind, radius)[:-1]
+        return neighbor_weights(self.distances.reshape(len(self), -1), kind).ravel()
+
+    def totals(self, values: Float64) -> Float64:
+        """Return the sum of one value per member over each set; exactly 0 if all values are 0."""
+        running = np.append(0.0, np.cumsum(values))
+        sums: Float64 = running[self.starts[1:]] - running[self.starts[:-1]]
+        return sums
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __iter__(self) -> Iterator[tuple[Int64, Float64]]:
+        """Yield the members and distances of each set."""
+        return ((self.members[a:b], self.distances[a:b]) for a, b in pairwise(self.starts.tolist()))

@@ -64,12 +64,7 @@ class CellTree:
     def fit(self, points: ArrayLike, run: MapFunction = map) -> Self:
         """Fit the cells; the same points in the same order give identical cells.
 
-        Parameters
-        ----------
-        points
-            One per row.
-        run
-            Like `map`; called to split the groups, which can be done in parallel.
+        `run` is like `map`; it is called to split the groups, which can be done in parallel.
         """
         if self.n_cells < 1:
             raise ParameterError(f"n_cells must be at least 1, got {self.n_cells}")

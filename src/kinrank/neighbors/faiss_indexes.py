@@ -1,4 +1,4 @@
-"""FAISS indexes: flat (exact), IVF and HNSW (approximate). Needs ``pip install 'kinrank[faiss]'``."""
+"""FAISS indexes: IVF and HNSW, both approximate. Needs ``pip install 'kinrank[faiss]'``."""
 
 from __future__ import annotations
 
@@ -31,30 +31,22 @@ class _FaissIndex(NeighborIndex):
         self.n_threads = n_threads
 
     skips_excluded: ClassVar[bool] = True
-    slow_to_build: ClassVar[bool] = True
-    """Whether the state includes the serialized FAISS index."""
 
     @abstractmethod
     def _make(self, faiss: Any, dim: int) -> Any:
         """Return an empty FAISS index."""
 
     def get_state(self) -> dict[str, NDArray[Any]]:
-        state = super().get_state()
-        if self.slow_to_build:
-            state["faiss"] = import_extra("faiss", "faiss").serialize_index(self._faiss)
-        return state
+        return super().get_state() | {"faiss": import_extra("faiss", "faiss").serialize_index(self._faiss)}
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> Self:
-        if not self.slow_to_build:
-            return super().set_state(state)
         self._set_points(state["points"])
         self._faiss = import_extra("faiss", "faiss").deserialize_index(np.array(state["faiss"]))
         return self
 
-    def _search(self, queries: Float32, k: int) -> tuple[Float32, Int64]:
-        parameters = import_extra("faiss", "faiss").SearchParameters(**self._selection())
-        found: tuple[Float32, Int64] = self._faiss.search(queries, k, params=parameters)
-        return found
+    @abstractmethod
+    def _search(self, queries: Float32, k: int) -> Int64:
+        """Return the positions of about the nearest `k` points of each query; -1 for points that were not found."""
 
     def _selection(self) -> dict[str, Any]:
         """Return the parameter that leaves out excluded points, if there are any."""
@@ -74,33 +66,10 @@ class _FaissIndex(NeighborIndex):
     def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
         wanted = min(k + _EXTRA, len(self.points_))
         with _threads(import_extra("faiss", "faiss"), 1 if len(queries) == 1 else self.n_threads):
-            squares, found = self._search(queries, wanted)
-        for query, distances, positions in zip(queries, squares, found, strict=True):
-            yield positions[positions >= 0] if self._complete(query, distances, positions, k) else None
-
-    def _complete(self, query: Float32, squares: Float32, found: Int64, k: int) -> bool:  # noqa: ARG002
-        """Return whether at least `k` points were found; FAISS pads with -1."""
-        return bool(found[k - 1] >= 0)
-
-
-class FaissFlatIndex(_FaissIndex):
-    """Exact index using FAISS's scan.
-
-    Examples
-    --------
-    >>> FaissFlatIndex().fit([[0.0], [1.0], [5.0]]).query([[2.0]], k=1)[1].tolist()
-    [[1]]
-    """
-
-    slow_to_build: ClassVar[bool] = False
-
-    def _make(self, faiss: Any, dim: int) -> Any:
-        return faiss.IndexFlatL2(dim)
-
-    def _complete(self, query: Float32, squares: Float32, found: Int64, k: int) -> bool:
-        # Points not returned are at least as far as the last one; they matter only within rounding of the k-th.
-        margin = 2 * float(self._rounding(query[None])[0]) + 1e-6 * float(query @ query)
-        return len(found) == len(self.points_) or float(squares[-1]) - float(squares[k - 1]) > margin
+            found = self._search(queries, wanted)
+        for positions in found:
+            # FAISS pads with -1 if it found too few.
+            yield positions[positions >= 0] if positions[k - 1] >= 0 else None
 
 
 class FaissIVFIndex(_FaissIndex):
@@ -138,12 +107,12 @@ class FaissIVFIndex(_FaissIndex):
         index.cp.min_points_per_centroid = 1  # fewer make coarse cells, not wrong ones: suppress the warning
         return index
 
-    def _search(self, queries: Float32, k: int) -> tuple[Float32, Int64]:
+    def _search(self, queries: Float32, k: int) -> Int64:
         faiss = import_extra("faiss", "faiss")
         cells = self._faiss.nlist
         enough = max(-(-cells // 16), -(-64 * k * cells // len(self.points_)))
         probed = faiss.SearchParametersIVF(nprobe=min(self.n_probe or enough, cells), **self._selection())
-        found: tuple[Float32, Int64] = self._faiss.search(queries, k, params=probed)
+        found: Int64 = self._faiss.search(queries, k, params=probed)[1]
         return found
 
 
@@ -181,10 +150,10 @@ class FaissHNSWIndex(_FaissIndex):
         index.hnsw.efConstruction = self.ef_construction
         return index
 
-    def _search(self, queries: Float32, k: int) -> tuple[Float32, Int64]:
+    def _search(self, queries: Float32, k: int) -> Int64:
         faiss = import_extra("faiss", "faiss")
         width = faiss.SearchParametersHNSW(efSearch=max(self.ef_search or k * 5 // 4, k), **self._selection())
-        found: tuple[Float32, Int64] = self._faiss.search(queries, k, params=width)
+        found: Int64 = self._faiss.search(queries, k, params=width)[1]
         return found
 
 

@@ -17,20 +17,6 @@ class GrowingIndex(NeighborIndex):
 
     Positions never move: added points come after all others, a removed one leaves its position empty. Copies made by
     `copy.copy` change independently and share their memory.
-
-    Parameters
-    ----------
-    built
-        The index to start from; it is not changed.
-
-    Examples
-    --------
-    >>> index = GrowingIndex(ExactIndex().fit([[0.0], [1.0], [5.0]]))
-    >>> index.add([[2.5]]).exclude(np.array([1]))
-    >>> index.query([[2.0]], k=2)[1].tolist()
-    [[3, 0]]
-    >>> index.get_state()["points"].ravel().tolist()
-    [0.0, 5.0, 2.5]
     """
 
     def __init__(self, built: NeighborIndex) -> None:

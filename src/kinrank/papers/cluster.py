@@ -24,13 +24,11 @@ from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.measure import AP
 from kinrank.parallel import Serial, current_executor
-from kinrank.rankers.base import Ranker, WeightedRanker
+from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import QueryArrays, takes_arrays
-from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.rankers.local.model import Prior, check_prior, coefficients
-from kinrank.rankers.local.training_base import Shrinkage, TrainingSet
-from kinrank.rankers.local.training_sets import training_set_class
+from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, training_set_class
 from kinrank.store import nest, unnest
 
 _RESTARTS = 3  # of k-means
@@ -419,7 +417,7 @@ class ClusterRanker(WeightedRanker, Ranker):
     def local_scores(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> Float64:
         """Return s_i(d), the scores by each cluster's model: shape (clusters, rows), in the caller's row order.
 
-        The oracles of `kinrank.measure.evaluation` choose among them.
+        What the best of them reaches for each query is an upper bound for any choice.
         """
         queries = self._queries(X, **arrays)
         scores = self.coef_ @ self.preparer_.transform(queries.X, queries).T

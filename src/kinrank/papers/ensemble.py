@@ -18,9 +18,8 @@ from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.prepare import Missing, Preparer
-from kinrank.rankers.base import Ranker, WeightedRanker
+from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.store import nest, unnest
 
 _FIRST_CURVATURE = 0.9  # in units of C: the first smoothed corners are a bit wider than 1, the loss at w = 0

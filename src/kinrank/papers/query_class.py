@@ -19,11 +19,10 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.rankers.base import Ranker, WeightedRanker
+from kinrank.neighbors.base import Neighborhoods
+from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.rankers.local.model import LocalModel, Prior, check_local_settings
-from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
 
 

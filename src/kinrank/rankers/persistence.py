@@ -6,26 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kinrank.describe import DESCRIBERS, METRICS
+from kinrank.describe import DESCRIBERS
 from kinrank.errors import FileFormatError, KinrankError
 from kinrank.learn import LEARNERS
 from kinrank.neighbors import INDEXES
 from kinrank.rankers.registry import RANKERS, REGRESSORS
 from kinrank.store import decode, encode
 
-PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
+PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, INDEXES)
 """The registries of what settings may hold."""
 
 
 def settings_of(ranker: Any) -> dict[str, Any]:
-    """Return the name of a ranker and its settings that differ from the defaults, ready for JSON.
-
-    Examples
-    --------
-    >>> from kinrank import KnnRanker
-    >>> settings_of(KnnRanker(50, prior="none"))
-    {'ranker': 'knn', 'settings': {'n_neighbors': 50, 'prior': 'none'}}
-    """
+    """Return the name of a ranker and its settings that differ from the defaults, ready for JSON."""
     settings = encode(ranker.storable_params(), PARTS)
     defaults = encode(type(ranker)().get_params(deep=False), PARTS)
     changed = {name: value for name, value in settings.items() if value != defaults[name]}

@@ -15,9 +15,8 @@ from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Preparer, Scale
-from kinrank.rankers.base import Ranker, WeightedRanker
+from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.store import nest, unnest
 
 

@@ -44,13 +44,6 @@ def call_name(text: str) -> str:
 def split_call(text: str, family: str) -> tuple[str, list[str]]:
     """Split ``name(key=value, ...)`` into the name and the settings, for `parse_settings`.
 
-    Parameters
-    ----------
-    text
-        What to split.
-    family
-        What the text names, for error messages: "learner".
-
     Examples
     --------
     >>> split_call("knn(n_neighbors=400, describe=['mean', 'max'])", "ranker")

@@ -21,9 +21,8 @@ from kinrank.data.hashes import IdHashes, hash_ids
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DamagedFolderError, DataError
 from kinrank.parallel import Executor, TaskCost, start_measuring
-from kinrank.rankers.cells.statistics import CellStatistics
-from kinrank.rankers.cells.training import FAN_IN, CellPlan
-from kinrank.rankers.kin.sample import JudgedBlocks, TreeSample
+from kinrank.rankers.cells.training import FAN_IN, CellPlan, CellStatistics
+from kinrank.rankers.kin.trees import JudgedBlocks, TreeSample
 
 # --- folder for the intermediate results of a job, so that an interrupted job can be resumed --------------------------
 
@@ -31,12 +30,7 @@ from kinrank.rankers.kin.sample import JudgedBlocks, TreeSample
 class JobFolder:
     """Intermediate results by name, on any file system that Arrow or fsspec can open and all workers share.
 
-    Parameters
-    ----------
-    path
-        The folder; created if it does not exist.
-    job
-        Everything that the results depend on, as JSON values by name. The folder of another job raises `JobError`.
+    `job` is everything that the results depend on, as JSON values by name. The folder of another job raises `JobError`.
     """
 
     def __init__(self, path: PathLike, job: Mapping[str, Any]) -> None:
@@ -89,13 +83,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def query_hashes(qid: NDArray[Any]) -> IdHashes:
-    """Return a 64-bit hash of each id, evenly distributed; hashes of different whole numbers always differ.
-
-    Examples
-    --------
-    >>> query_hashes(np.array([0, 1])).tolist()
-    [0, 11400714819323198485]
-    """
+    """Return a 64-bit hash of each id, evenly distributed; hashes of different whole numbers always differ."""
     if qid.dtype.kind in "iu":
         return qid.astype(np.int64).view(np.uint64) * _FACTOR
     return hash_ids(qid)
@@ -104,12 +92,7 @@ def query_hashes(qid: NDArray[Any]) -> IdHashes:
 def check_no_repeated_queries(blocks: Blocks, hashes: Callable[[int], IdHashes]) -> None:
     """Raise if a query occurs in more than one place.
 
-    Parameters
-    ----------
-    blocks
-        The data; read again only if two hashes are equal.
-    hashes
-        Function that returns the hashes of a block.
+    `hashes` returns those of a block; the data are read again only if two hashes are equal.
     """
     for leading in range(1 << _BITS):
         parts = [each[each >> np.uint64(64 - _BITS) == leading] for each in map(hashes, range(len(blocks)))]
@@ -276,13 +259,7 @@ class SumTree:
 
 
 class StoredQueries(JudgedBlocks):
-    """The sampled queries of all blocks, in the job folder.
-
-    Parameters
-    ----------
-    tree
-        The finished sums.
-    """
+    """The sampled queries of all blocks, in the job folder."""
 
     def __init__(self, tree: SumTree) -> None:
         self.tree = tree

@@ -29,7 +29,6 @@ from kinrank.rankers.kin.settings import MOST_CELLS, cell_part, check_settings, 
 from kinrank.rankers.kin.trees import n_columns_seen
 from kinrank.rankers.local.texts import EncodedBlocks, fit_encoder_on_blocks
 from kinrank.rankers.persistence import settings_of
-from kinrank.scale.executors import DistributedTrees, RayCluster
 from kinrank.scale.sum_tree import JobFolder, StoredQueries, SumTree, TrainingProgress, check_no_repeated_queries
 
 R = TypeVar("R", CellRanker, KinRanker)
@@ -43,7 +42,6 @@ def train(
     reuse_cells: bool = False,
     executor: Executor | None = None,
     job: PathLike | None = None,
-    tree_workers: int | None = None,
     block_rows: int | None = None,
     progress: Callable[[TrainingProgress], None] | None = None,
     n_examples: int = 0,
@@ -74,9 +72,6 @@ def train(
     job
         Folder for intermediate results, which all workers must share; defaults to ``MODEL.job``. It is deleted at the
         end.
-    tree_workers
-        Train each tree model of a `KinRanker` by this many workers of a `RayCluster` together, each with a part of the
-        queries; then from all queries, unless `tree_queries` is set. By default one worker trains each of them.
     block_rows
         Approximate number of rows per block; by default chosen from the number of cells.
     progress
@@ -103,16 +98,12 @@ def train(
             f"model must be a local folder, got {os.fspath(model)!r}: give a local path and copy the folder afterwards"
         )
     executor = executor or Serial()
-    if tree_workers is not None and not (isinstance(executor, RayCluster) and isinstance(ranker, KinRanker)):
-        raise ParameterError("tree_workers needs a KinRanker and executor=RayCluster(address)")
     whole = open_blocks(data, 1 << 62, 1, **columns)
     n_queries = whole.n_queries()
     settings: CellRanker | KinRanker = ranker.copy() if reuse_cells else clone(ranker)
     settings.learned_from_ = None  # the ids of these queries are not kept
     kin = settings if isinstance(settings, KinRanker) else None
     if kin is not None and not reuse_cells:
-        if tree_workers is not None and kin.tree_queries is None:
-            kin.tree_queries = n_queries
         set_sizes(kin, whole, n_queries)
     cells: CellRanker = clone(settings) if isinstance(settings, CellRanker) else cell_part(settings)
     blocks = whole.split(block_rows or rows_per_block(cells.n_cells, len(whole.feature_names)))
@@ -129,7 +120,6 @@ def train(
         "query_log": _digest(ranker.get_params().get("encoder__log") or ()),
         "data": _digest([blocks.fingerprint()]),
         "fan_in": FAN_IN,
-        "tree_workers": tree_workers,
         "plan": None if plan is None else plan.digest(),
     }
     folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, identity)
@@ -150,11 +140,8 @@ def train(
     if kin is not None and reuse_cells:
         trained = kin.with_cells(cells, np.empty(0, dtype=np.str_))
     elif kin is not None:
-        together = None
-        if tree_workers is not None and isinstance(executor, RayCluster):
-            together = DistributedTrees(executor, tree_workers, folder)
         kept = StoredQueries(tree)
-        fitting = KinFitting(kin, folder, executor, _Reporter(report), together)
+        fitting = KinFitting(kin, folder, executor, _Reporter(report))
         fitted_model = fitting.fit_to_cells(cells, kept)
         no_ids = np.concatenate([kept(block).qid[:0] for block in range(len(kept))])
         trained = kin.set_model(fitted_model, unseen=no_ids)

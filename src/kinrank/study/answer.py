@@ -334,20 +334,7 @@ def answer(
 ) -> Answer | None:
     """Return what the measured rungs say, or None if none has a model per query, or none has one for all.
 
-    Parameters
-    ----------
-    values
-        Values of a measure per query for the measured rungs of `RUNGS`, all on the same queries.
-    names
-        Names of rungs to use instead of those of `RUNGS`.
-    groups
-        Group of each query; queries of a group may vary together.
-    min_gain
-        Smallest gain that is worth having.
-    note
-        Why rungs are missing; by default that they were not measured.
-    choices
-        What choices add, without Holm's correction.
+    `values` has the measure of each query for the rungs of `RUNGS` that were measured; `names` replaces their names.
 
     Examples
     --------
@@ -392,23 +379,6 @@ def answer(
 def subject_of(rungs: Container[str]) -> str | None:
     """Return the highest rung with a model per query; None without one."""
     return next((rung for rung in ("kin", "local") if rung in rungs), None)
-
-
-def reason(half: PairedComparison) -> str:
-    """Return why weights per query do not gain.
-
-    Parameters
-    ----------
-    half
-        Weights from half of a query's own judgments compared with those of one linear model, on the other half.
-    """
-    if half.p <= LEVEL and half.mean_difference > 0:
-        return (
-            f"The queries do differ (weights from half of a query's own judgments add {half.mean_difference:+.4f} to "
-            "one linear model on the other half), but their neighbors do not show it: try a better description, such "
-            "as vectors of the query texts, or features that are not normalized by query."
-        )
-    return "That weights from half of a query's own judgments help on the other half is not shown either."
 
 
 def _verdict(claim: Claim | None) -> Verdict | None:

@@ -108,7 +108,6 @@ class Difference:
     against: str
     """The two entrants; the difference is positive if the first is better."""
     measure: Measure
-    """The measure."""
     paired: PairedComparison
     """Mean difference, interval, paired t-test, wins, ties and losses."""
     p_permutation: float
@@ -125,7 +124,6 @@ class Comparison:
     queries: QuerySet
     """The judged test queries."""
     measures: tuple[Measure, ...]
-    """The measures."""
     entrants: tuple[Entrant, ...]
     """The entrants, the baseline first."""
     differences: tuple[Difference, ...]

@@ -17,7 +17,7 @@ from kinrank.data.trec import Run, read_run, scores_from_run
 from kinrank.errors import DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.measure import Measure, evaluate
-from kinrank.measure.lists import rank
+from kinrank.measure.base import rank
 from kinrank.rankers import RANKERS, load
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.registry.notation import call_name
@@ -62,13 +62,7 @@ def needs_fitting(text: str) -> bool:
 
 
 def remembers(text: str) -> bool:
-    """Return whether the text names a ranker or model that ranks by what was judged or chosen for similar queries.
-
-    Examples
-    --------
-    >>> remembers("kin"), remembers("lightgbm")
-    (True, False)
-    """
+    """Return whether the text names a ranker or model that ranks by what was judged or chosen for similar queries."""
     origin = origin_of(text)
     ranker = None if origin == "run" else load(text) if origin == "model" else make_ranker(text)
     return capabilities_of(ranker).remembers
@@ -77,12 +71,7 @@ def remembers(text: str) -> bool:
 def make_ranker(text: str, *, group: str | None = None) -> Fittable:
     """Create an unfitted ranker from its name and parameters.
 
-    Parameters
-    ----------
-    text
-        ``"knn(n_neighbors=400)"``, ``"lightgbm"``.
-    group
-        Value for `group_column`, if the ranker has this parameter and it is not set.
+    `group` becomes its `group_column`, if it has that parameter and none is set.
 
     Examples
     --------
@@ -201,18 +190,7 @@ def pool_folds(
 ) -> Entrant:
     """Combine the entrants of several folds into one: each query is scored by the model not fitted on it.
 
-    Parameters
-    ----------
-    name
-        Name of the combined entrant.
-    parts
-        One entrant per fold.
-    queries
-        Queries of all folds.
-    rows
-        Positions in `queries` of the rows of each fold.
-    measures
-        Measures to evaluate.
+    `rows` has the positions in `queries` of the rows of each fold.
     """
     scores: Float64 = np.full(queries.n_rows, np.nan)
     for part, rows_of_fold in zip(parts, rows, strict=True):

@@ -25,7 +25,6 @@ class Experiment:
     """A comparison, what it says about per-query ranking, and the leaks that were found."""
 
     comparison: Comparison
-    """The comparison."""
     leaks: tuple[LeakReport, ...]
     """One report per fold; empty without training queries."""
     unchecked: tuple[str, ...] = ()

@@ -48,17 +48,8 @@ class Related(NamedTuple):
 def add_families(parts: list[QuerySet], families: Families, group: str | None = None, n_folds: int = 2) -> Related:
     """Add the column `COLUMN` to sets of queries: the families of all their texts, connected by their groups.
 
-    Parameters
-    ----------
-    parts
-        The queries; the last set is tested.
-    families
-        True, or the similarity above which texts are of one family; False: no families; None: if there are texts, and
-        as many families as folds.
-    group
-        Query column: queries of a group are of one family.
-    n_folds
-        Number of folds that the families are needed for.
+    `families` is True, a similarity of texts, False for none, or None: if there are texts, and as many families as
+    folds. The last of the parts is tested.
 
     Examples
     --------
@@ -93,15 +84,7 @@ def add_families(parts: list[QuerySet], families: Families, group: str | None = 
 
 
 def has_near(test: QuerySet, train: QuerySet, similarity: float = FAMILY) -> NDArray[np.bool_]:
-    """Return which test queries have a near training query: one whose text has more than this similarity.
-
-    Examples
-    --------
-    >>> texts = {"text": ["toy story 2", "heat", "toy story"]}
-    >>> queries = QuerySet.from_arrays(np.zeros((3, 1)), qid=[1, 2, 3], query_columns=texts)
-    >>> has_near(queries[:2], queries[2:]).tolist()
-    [True, False]
-    """
+    """Return which test queries have a near training query: one whose text has more than this similarity."""
     texts = [str(text) for part in (train, test) for text in part.query_columns[TEXT]]
     # The n-grams of all texts are weighed together, as for families: these have no near query in another family.
     index = QueryIndex().fit(texts)
@@ -143,18 +126,7 @@ def checked_folds(
 ) -> Iterator[Fold]:
     """Yield one fold for a given test set, or cross-validation folds.
 
-    Parameters
-    ----------
-    queries
-        Judged queries to train on, or to split into folds.
-    test
-        Judged test queries.
-    folds, group, seed
-        As in `kinrank.data.split.fold_queries`.
-    together
-        Query column to split by instead of `group`, whose values are never split either.
-    leaks
-        What to do with test queries seen in training: raise, drop them, or keep them.
+    `together` is a query column to split by instead of `group`, whose values are never split either.
 
     Examples
     --------

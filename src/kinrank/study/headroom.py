@@ -10,14 +10,17 @@ from typing import cast
 import numpy as np
 from sklearn.base import clone
 
+from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
+from kinrank.learn.statistics import PairStatistics
+from kinrank.measure import NDCG, Measure, PairedComparison, evaluate
 from kinrank.progress import Parts
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.choose import NeighborChoice
 from kinrank.rankers.local.model import coefficients
-from kinrank.study.answer import MIN_GAIN, RUNGS, Answer, reason
+from kinrank.rankers.local.training_sets import Shrinkage
+from kinrank.study.answer import MIN_GAIN, RUNGS, Answer
 from kinrank.study.comparison import Comparison, Entrant
 from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top
 from kinrank.study.folds import Families, OnLeak, inner_folds, wanted_families
@@ -32,10 +35,42 @@ from kinrank.study.ladder import (
     rungs_to_fit,
 )
 from kinrank.study.leaks import LeakReport
-from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, scores_by_own_judgments
 from kinrank.study.study import Study
 from kinrank.study.sweep import sweep_neighbors
 from kinrank.study.traffic import SplitInTime
+
+# --- the oracle: weights fitted to a query's own judgments -----------------------------------------------------------
+#
+# They are fitted to the query's own pairs, shrunk to the global model: w = (A_q / p_q + (λ + μ) I)⁻¹
+# (b_q / p_q + μ w0), for several strengths μ. The oracle ranks the documents it was fitted on and takes the best μ for
+# each query. It is an upper bound that no ranker reaches, and a loose one: with many features, a few documents can be
+# put in any order.
+
+STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Values of μ; a larger μ approaches the global model."""
+
+
+def scores_by_own_judgments(weights: Float64, penalty: float, queries: QuerySet, measure: Measure) -> Float64:
+    """Return scores by the best weights of each query: its own at the best strength, or the global ones.
+
+    The features of the queries are prepared for the global model, whose weights and penalty λ are given.
+    """
+    judged = queries.grades, queries.offsets, queries.doc_id, queries.sample_weight
+    scores: Float64 = queries.X @ weights
+    best = measure.per_query(scores, *judged)
+    statistics = PairStatistics.from_queries(queries)
+    for strength in STRENGTHS:
+        own = statistics.solve(*Shrinkage(strength, weights).combine(penalty))
+        tried = np.einsum("ij,ij->i", queries.X, own[queries.query_of_row])
+        values = measure.per_query(tried, *judged)
+        better = values > best
+        scores = np.where(better[queries.query_of_row], tried, scores)
+        best = np.where(better, values, best)
+    return scores
+
+
+# --- the ladder on folds ----------------------------------------------------------------------------------------------
+
 
 ORACLE = "oracle"
 ENOUGH = 4000
@@ -54,10 +89,6 @@ class Headroom:
     """What the rungs say."""
     oracle: Entrant
     """Each query ranked by the best weights fitted to its own judgments: an unreachable upper bound."""
-    half: PairedComparison
-    """Weights from half of a query's judgments compared with one linear model, on the other half; see
-    `kinrank.study.own_judgments`.
-    """
     choices: tuple[NeighborChoice, ...]
     """k and prior of the linear models per query, chosen on the training queries, one per fold."""
     leaks: tuple[LeakReport, ...]
@@ -86,11 +117,6 @@ class Headroom:
         entrants = (*self.comparison.entrants, self.oracle)
         return {entrant.name: entrant.evaluation[self.measure] for entrant in entrants}
 
-    @property
-    def text(self) -> str:
-        """The answer and, if weights per query do not gain, why."""
-        return self.answer.text if self.answer.own_verdict == "gain" else f"{self.answer.text} {reason(self.half)}"
-
 
 @dataclass(frozen=True, eq=False)
 class _Part:
@@ -98,7 +124,6 @@ class _Part:
 
     rungs: dict[str, Entrant]
     oracle: Entrant
-    half: HalfKnown
     choice: NeighborChoice
 
 
@@ -151,7 +176,7 @@ def headroom(
     min_gain
         Smallest gain that is worth having.
     seed
-        Seed for folds and halves.
+        Seed for the folds.
     evidence
         What people chose, split in time, for the rung of choices.
     families
@@ -203,12 +228,10 @@ def headroom(
     rungs = study.with_choices({rung: study.pool(by_rung[rung]) for rung in RUNGS if rung in by_rung})
     answer = study.answer(rungs, min_gain=min_gain, note=note or missing_memory(study.folds[0].train, study.group))
     assert answer is not None  # both linear rungs are always measured
-    half = [np.concatenate([getattr(part.half, side) for part in parts]) for side in ("own", "single")]
     return Headroom(
         comparison=study.compare(list(rungs.values())),
         answer=answer,
         oracle=study.pool([part.oracle for part in parts]),
-        half=compare_paired(half[0], half[1], groups=study.groups_by_fold),
         choices=tuple(part.choice for part in parts),
         leaks=study.reports,
         clean=_clean(rungs, answer, study),
@@ -236,14 +259,11 @@ def _linear_part(kin: KinRanker, study: Study, number: int, progress: Parts, see
         local = replace(evaluate_ranker(RUNGS["local"], knn, test, [measure]), fit_seconds=seconds)
     with progress.part(study.label(number, RUNGS["linear"]), COSTS["linear"]):
         linear = fit_and_evaluate(RUNGS["linear"], made["linear"](), train, test, [measure])
-        model = GlobalModel(coefficients(knn.global_), knn.learner_.penalty)
-        prepared_train, prepared_test = knn.preparer_.apply(train), knn.preparer_.apply(test)
-        best = scores_by_own_judgments(model, prepared_test, measure)
-        half = half_known(model, prepared_train, prepared_test, measure, seed)
+        by_all = coefficients(knn.global_), knn.learner_.penalty
+        best = scores_by_own_judgments(*by_all, knn.preparer_.apply(test), measure)
     return _Part(
         rungs={"linear": linear, "local": local},
         oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [measure])),
-        half=half,
         choice=choice,
     )
 

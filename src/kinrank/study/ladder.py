@@ -52,13 +52,7 @@ _LOCAL = ("knn", "cells", "cluster", "query-class")
 
 
 def rung_of(ranker: object) -> str | None:
-    """Return the rung that a ranker stands on; None if it is none of them.
-
-    Examples
-    --------
-    >>> rung_of(KinRanker()), rung_of(KinRanker(local=False)), rung_of(SingleRanker("lambdamart"))
-    ('kin', 'without', 'trees')
-    """
+    """Return the rung that a ranker stands on; None if it is none of them."""
     for registry in (RANKERS, PEERS):
         with suppress(ParameterError):
             return _rung(registry.name_of(type(ranker)), ranker)
@@ -109,17 +103,7 @@ def engine_feature(queries: QuerySet) -> str | None:
 def ladder(kin: KinRanker, engine: str | None = None) -> dict[str, Callable[[], Fittable]]:
     """Return how to make each rung: unfitted, with the description and the preparation of features of `kin`.
 
-    Parameters
-    ----------
-    kin
-        The ranker at the top.
-    engine
-        The feature by which the engine ranks; None if it is not known.
-
-    Examples
-    --------
-    >>> list(ladder(KinRanker(), "bm25"))
-    ['engine', 'linear', 'local', 'trees', 'everyone', 'memory', 'bag', 'without', 'kin']
+    `engine` is the feature by which the engine ranks, if it is known.
     """
     remembering: dict[str, Any] = {"keys": kin.keys, "group_column": kin.group_column}
     shared: dict[str, Any] = {"scale": kin.scale, "missing": kin.missing}
@@ -147,18 +131,7 @@ def climb(
 ) -> dict[str, Entrant]:
     """Fit and measure the rungs that are not measured yet; without LightGBM, the linear ones.
 
-    Parameters
-    ----------
-    kin
-        The ranker at the top, a `KinRanker`; it is not fitted again.
-    study
-        Queries to fit on and to measure on.
-    rungs
-        The rungs to measure.
-    measured
-        Rungs that have been measured on the same queries.
-    progress
-        Progress of the whole study; a rung counts `COSTS`.
+    `kin`, the ranker at the top, is not fitted again; `measured` has the rungs that were measured on the same queries.
     """
     climbed = dict(measured or {})
     wanted, trees = rungs_to_fit(study, rungs, climbed), climbed.get("trees")

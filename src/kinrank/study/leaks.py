@@ -21,7 +21,7 @@ from kinrank.data.texts import VECTORS
 from kinrank.errors import DataError, LeakError
 from kinrank.learn.ranksvm import JudgedPairs
 from kinrank.measure.base import mean_of
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.rankers.local.choose import MEASURE
 
 _COMMON = 20  # items of more queries than this, and of more than 1% of them, are too common to count
 
@@ -80,13 +80,6 @@ def most_similar(one: Items, other: Items) -> tuple[Int64, Float64, Int64, NDArr
         Number of shared items.
     same : bool array
         Whether both have the same items, at least two of them and not only items of many queries.
-
-    Examples
-    --------
-    >>> a = Items(np.array([0, 0, 1]), np.array([7, 8, 9]), 2)
-    >>> b = Items(np.array([0, 1, 1]), np.array([5, 7, 8]), 2)
-    >>> [values.tolist() for values in most_similar(a, b)]
-    [[1, 0], [1.0, 0.0], [2, 0], [True, False]]
     """
     items, codes = np.unique(np.concatenate([one.item, other.item]), return_inverse=True)
     a, b = (
@@ -148,14 +141,6 @@ def find_giveaway(queries: QuerySet) -> _Giveaway | None:
     """Return the feature that ranks best by itself, up or down, if it is near perfect; None if no feature is.
 
     Queries whose documents all have one grade are left out: any order of them is perfect.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 2, 200)
-    >>> X = np.column_stack([y + rng.normal(size=200), 3 - y])
-    >>> print(find_giveaway(QuerySet.from_arrays(X, y, group=[10] * 20, feature_names=["bm25", "rank"])))
-    feature 'rank' alone ranks at NDCG@10 = 1.0000 (random order: ...), which is too good to be believed
     """
     telling = np.flatnonzero(JudgedPairs.from_queries(queries).pairs > 0)
     if len(telling) < MIN_TELLING:
@@ -250,19 +235,6 @@ def find_added_rows(queries: QuerySet) -> AddedRows | None:
     clause that does not match.
     Rows with an empty value, or with many, count as added if almost all of them are relevant, if almost no other row is
     like them, and if that contradicts the remaining rows: among these, higher values, or more of them, are better.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> score = rng.uniform(1.0, 9.0, (50, 20))
-    >>> y = score + rng.normal(size=score.shape) > 8
-    >>> y[:, 0], score[:, 0] = True, 0.0  # a relevant document that the engine did not return
-    >>> queries = QuerySet.from_arrays(score.reshape(-1, 1), y.ravel(), group=[20] * 50, feature_names=["bm25"])
-    >>> found = find_added_rows(queries)
-    >>> found.sign, found.drop(queries)
-    ("'bm25' empty", QuerySet(50 queries, 950 rows, 1 features, judged))
-    >>> find_added_rows(found.drop(queries)) is None
-    True
     """
     step = -(-len(queries) // _MAX_QUERIES)
     sample = queries[::step] if step > 1 else queries
@@ -426,22 +398,7 @@ def leak_warning(reports: Sequence[LeakReport]) -> str | None:
 def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> LeakReport:
     """Find test queries that were seen in training, near-duplicates, and features that give the grade away.
 
-    Parameters
-    ----------
-    train, test
-        Judged queries with the same features.
-    group
-        Query column whose values must not be in both sets.
-
-    Examples
-    --------
-    >>> from kinrank.datasets import make_two_camps
-    >>> camps = make_two_camps(n_queries=20, seed=0)
-    >>> find_leaks(camps[:10], camps[10:]).seen
-    ()
-    >>> with_copy = QuerySet.concat([camps[10:], camps[3:4].replace(qid=np.array([99]))])
-    >>> find_leaks(camps[:10], with_copy).seen
-    (_Leak(test=10, train=3, how='rows'),)
+    Values of the query column `group` must not be in both sets.
     """
     seen = [*_same("id", train.qid, test.qid)]
     if group is not None:

@@ -27,7 +27,7 @@ from kinrank.measure.base import query_means
 from kinrank.memory.columns import PARTS, QueryMemory
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.kin.parts import memory_folds
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.rankers.local.choose import MEASURE
 from kinrank.registry import Registry, import_extra
 
 PEERS = Registry(

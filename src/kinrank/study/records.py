@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kinrank.measure import PairedComparison
-from kinrank.measure.base import mean_of
 from kinrank.rankers.local.choose import NeighborChoice
 from kinrank.study.answer import Answer, Claim, NearAndFar, TrafficAnswer
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.entrants import unjudged_in_top
 from kinrank.study.headroom import Headroom
-from kinrank.study.tuning import Nested, Tuning
+from kinrank.study.tuning import Tuning
 
 
 def answer_record(found: Answer) -> dict[str, Any]:
@@ -74,10 +73,9 @@ def headroom_record(found: Headroom) -> dict[str, Any]:
         "folds_in_all": found.n_folds,
         "means": found.means,
         "answer": answer_record(found.answer),
-        "text": found.text,
+        "text": found.answer.text,
         "differences": [_difference(each) for each in found.comparison.differences],
         "gain_without_near_duplicates": None if found.clean is None else _paired(found.clean),
-        "half_known": _paired(found.half),
         "seen_in_training": sum(len(report.seen_queries) for report in found.leaks),
         "near_duplicates": sum(len(report.near_queries) for report in found.leaks),
         "unjudged_top_10": found.unjudged,
@@ -100,8 +98,8 @@ def comparison_record(comparison: Comparison, found: Answer | None = None) -> di
     }
 
 
-def tuning_record(found: Tuning, outer: Nested | None = None) -> dict[str, Any]:
-    """Return a `Tuning`, and its nested cross-validation if given, as JSON values."""
+def tuning_record(found: Tuning) -> dict[str, Any]:
+    """Return a `Tuning` as JSON values."""
     return {
         "best": {**found.best.record, "quality": found.best.quality},
         "stopped": found.stopped,
@@ -110,15 +108,6 @@ def tuning_record(found: Tuning, outer: Nested | None = None) -> dict[str, Any]:
             for trial in found.trials
         ],
         "answer": None if found.answer is None else answer_record(found.answer),
-        "nested": None
-        if outer is None
-        else {
-            "tuned": mean_of(outer.tuned),
-            "rungs": {rung: mean_of(values) for rung, values in outer.rungs.items()},
-            **_claim(outer.gain),
-            "answer": None if outer.answer is None else answer_record(outer.answer),
-            "chosen": [each.best.record for each in outer.tunings],
-        },
     }
 
 

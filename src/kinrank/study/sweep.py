@@ -29,28 +29,8 @@ def sweep_neighbors(
 ) -> NeighborChoice:
     """Choose k and the strength of the prior by cross-validation.
 
-    Parameters
-    ----------
-    ranker
-        Unfitted ranker; its k and prior are ignored.
-    folds
-        Pairs of training and validation queries.
-    measure
-        Measure to maximize.
-    counts, strengths
-        Values to try; a k above half of the training queries of any fold is skipped.
-    enough
-        Number of validation queries that is enough: further folds are skipped, and larger folds are subsampled. By
-        default all queries of all folds are used.
-
-    Examples
-    --------
-    >>> from kinrank.data.split import fold_queries
-    >>> from kinrank.datasets import make_two_camps
-    >>> from kinrank.measure import NDCG
-    >>> camps = make_two_camps(n_queries=60, seed=0)
-    >>> sweep_neighbors(KnnRanker(), fold_queries(camps, 3), NDCG @ 10).n_neighbors <= 20
-    True
+    A k above half of the training queries of any fold is skipped. Folds after `enough` validation queries are skipped,
+    and larger ones are subsampled.
     """
     choices: list[NeighborChoice] = []
     used = 0
@@ -75,16 +55,7 @@ def sweep_neighbors(
 
 
 def sweep_trees(learner: LambdaMART, folds: Iterable[tuple[QuerySet, QuerySet]]) -> int:
-    """Return the number of trees, up to that of the learner, with the best NDCG@10 on the validation queries.
-
-    Examples
-    --------
-    >>> from kinrank.data.split import fold_queries
-    >>> from kinrank.datasets import make_two_camps
-    >>> camps = make_two_camps(n_queries=60, seed=0)
-    >>> 1 <= sweep_trees(LambdaMART(20, min_rows_in_leaf=5), fold_queries(camps, 2)) <= 20
-    True
-    """
+    """Return the number of trees, up to that of the learner, with the best NDCG@10 on the validation queries."""
     curves, weights = [], []
     for train, held_out in folds:
         curves.append(clone(learner).fit(train, validation=held_out).validation_ndcg_)

@@ -80,18 +80,7 @@ class TableCheck:
 def check_table(table: pa.Table, given: ColumnNames) -> TableCheck:
     """Check a table with one row per candidate.
 
-    Parameters
-    ----------
-    table
-        The table as it was read.
-    given
-        Names of columns that are known. The others are guessed from names and values.
-
-    Examples
-    --------
-    >>> table = pa.table({"query": ["red car", "red car"], "sku": ["a", "b"], "label": [1, 0], "bm25": [2.5, 1.0]})
-    >>> check_table(table, {}).commands("my table.csv")[0]
-    "kinrank headroom 'my table.csv' --columns qid=query,y=label,doc_id=sku,text=query"
+    Columns that are not `given` by name are guessed from names and values.
     """
     check = TableCheck()
     if len(set(table.column_names)) < table.num_columns:
@@ -359,13 +348,7 @@ def plain_name(name: str) -> str:
 
 
 def suspect_names(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each name that looks like something other than a feature, and what it looks like.
-
-    Examples
-    --------
-    >>> list(suspect_names(["bm25", "Label", "product_id", "n_clicks", "title_score"]))
-    [('Label', 'a grade'), ('product_id', 'an id'), ('n_clicks', 'clicks on the document')]
-    """
+    """Yield each name that looks like something other than a feature, and what it looks like."""
     for name in names:
         for meaning, pattern in _MEANINGS.items():
             if re.fullmatch(pattern, plain_name(name)):

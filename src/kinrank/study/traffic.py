@@ -116,16 +116,7 @@ class SplitInTime:
     ) -> TrafficAnswer:
         """Return what choices gain by traffic: in all, and for recurring, similar and new queries.
 
-        Parameters
-        ----------
-        queries, recurrence
-            The test queries, and which of them recur.
-        names, values
-            The names of choices and of the wrapped ranker, and the measure of each query with both.
-        groups
-            Group of each query; queries of a group may vary together.
-        min_gain
-            Smallest gain that is worth having.
+        `names` and `values` are those of choices and of the wrapped ranker.
         """
         traffic = np.where(np.isnan(values[0]), 0.0, self.traffic(queries))
         total = traffic.sum()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.arrays import Float64
@@ -19,11 +18,11 @@ from kinrank.data.files import claim_folder, write_json
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import has_text
 from kinrank.describe import Describer
-from kinrank.errors import MissingExtraError, ParameterError
+from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing
 from kinrank.learn.rankrls import RankRLS
-from kinrank.measure import NDCG, Measure, compare_paired
+from kinrank.measure import NDCG, Measure
 from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
 from kinrank.rankers.base import Ranker
@@ -33,8 +32,7 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import from_settings, settings_of
 from kinrank.rankers.registry import RANKERS
 from kinrank.rankers.single import SingleRanker
-from kinrank.registry import import_extra
-from kinrank.study.answer import ONE_MODEL, RUNGS, Answer, Claim, answer
+from kinrank.study.answer import Answer, answer
 from kinrank.study.folds import OnLeak
 from kinrank.study.ladder import missing_trees, rung_of
 from kinrank.study.peers import SHAPES
@@ -65,8 +63,6 @@ class Trial:
     """Mean of the measure on queries that the ranker was not fitted on."""
     seconds: float
     """Duration of the trial."""
-    params: dict[str, Any] | None = None
-    """Sampled parameters, if it was sampled."""
 
     def make(self) -> Ranker:
         """Return the unfitted ranker."""
@@ -133,13 +129,15 @@ class _TrialLog:
         whole = raw[: raw.rfind(b"\n") + 1]  # drop a partly written last line
         if len(whole) < len(raw):
             self._file.write_bytes(whole)
-        return [Trial(**json.loads(line)) for line in whole.splitlines()]
+        records = map(json.loads, whole.splitlines())
+        # Trials of an earlier version have the parameters that a sampler drew.
+        return [Trial(**{name: value for name, value in record.items() if name != "params"}) for record in records]
 
 
-# --- rankers that tuning tries, in order: a fixed list, variations of the best, then samples of Optuna ----------------
+# --- rankers that tuning tries, in order: a fixed list, then variations of the best -----------------------------------
 
 
-Stage = Literal["list", "follow-up", "drawn"]
+Stage = Literal["list", "follow-up"]
 
 FAMILIES = ("single", "knn", "lambdamart", "kin")
 """Families tuned by default; "lambdamart" is one LightGBM model for all queries. Other rankers are tried untuned."""
@@ -158,8 +156,6 @@ class _Proposal:
     """Where the proposal comes from."""
     sweep: bool = False
     """Whether to try all values of k and prior strength, or all numbers of trees, in one pass."""
-    params: dict[str, Any] | None = None
-    """Sampled parameters, if it was sampled."""
 
     @property
     def key(self) -> str:
@@ -246,49 +242,6 @@ def _vary(ranker: KnnRanker, **changes: Any) -> KnnRanker:
     return KnnRanker(**{**ranker.get_params(deep=False), **changes})
 
 
-Drawn = tuple[dict[str, Any], float]
-
-
-def sampled_proposal(
-    queries: QuerySet, reference: str | int | None, missing: Any, earlier: Sequence[Drawn], seed: int
-) -> _Proposal:
-    """Return a KNN ranker with block weights, components and penalty sampled by Optuna's TPE sampler.
-
-    Parameters
-    ----------
-    queries
-        Training queries; they determine which blocks are possible.
-    reference, missing
-        As in `KnnRanker`.
-    earlier
-        Parameters and quality of earlier samples.
-    seed
-        Seed; the same seed and earlier samples give the same result.
-    """
-    optuna = import_extra("optuna", "tune")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    space = dict(_space(optuna, queries, reference))
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed + len(earlier)))
-    for params, value in earlier:
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=value))
-    drawn = study.ask(space).params
-    blocks = {name.removeprefix("block "): value for name, value in drawn.items() if name.startswith("block ")}
-    describer = Describer(blocks, reference=reference, n_components=drawn["n_components"])
-    ranker = KnnRanker(describe=describer, learner=RankRLS(penalty=drawn["penalty"]), missing=missing)
-    return _Proposal("knn", ranker, "drawn", sweep=True, params=drawn)
-
-
-def _space(optuna: Any, queries: QuerySet, reference: str | int | None) -> Iterator[tuple[str, Any]]:
-    floats = optuna.distributions.FloatDistribution
-    blocks = ["mean", "std", "max", "size"]
-    blocks += ["predictors"] if reference is not None else []
-    blocks += ["text"] if has_text(queries) else []
-    for block in blocks:
-        yield f"block {block}", floats(0.1, 8.0, log=True)
-    yield "penalty", floats(0.001, 0.1, log=True)
-    yield "n_components", optuna.distributions.CategoricalDistribution([None, 16, 46])
-
-
 # --- choose a ranker, description, k and prior on the training queries, within a budget; resumable --------------------
 
 
@@ -318,7 +271,7 @@ class Plan:
     leaks: OnLeak = "refuse"
     """What to do with validation queries seen in training: raise, drop them, or keep them."""
     seed: int = 0
-    """Seed for folds and sampler."""
+    """Seed for the folds."""
 
     def study(self, queries: QuerySet, test: QuerySet | None = None) -> Study:
         """Split the queries, and check them for leaks."""
@@ -334,7 +287,6 @@ class Tuning:
     trials: tuple[Trial, ...]
     """All trials, in order."""
     best: Trial
-    """The best trial."""
     stopped: str
     """Why tuning stopped."""
     answer: Answer | None = None
@@ -429,9 +381,6 @@ def tune(
         except StopIteration:
             stopped = "no settings left to try"
             break
-        except MissingExtraError as error:
-            stopped = f"tried all listed settings; sampling more: {error}"
-            break
         trial, values = _try(proposal, folds, plan.measure)
         log.add(trial, values)
         on_trial(trial)
@@ -444,18 +393,14 @@ def tune(
 
 
 def _proposals(queries: QuerySet, plan: Plan, log: _TrialLog) -> Iterator[_Proposal]:
-    """Yield rankers that are not in the log: the list, variations of its best, then samples."""
+    """Yield rankers that are not in the log: the list, then variations of its best."""
     families = list(plan.families or available_families(queries))
     shared: dict[str, Any] = {"reference": plan.reference, "group": plan.group, "missing": plan.missing}
     yield from _new(listed_proposals(queries, families, **shared), log)
     if "kin" in families:
         yield from _new(iter([without_local_models(_best_listed(log, "kin"))]), log)
-    if "knn" not in families:
-        return
-    yield from _new(follow_up_proposals(_best_listed(log, "knn")), log)
-    while True:
-        earlier = [(trial.params, trial.quality) for trial in log.trials if trial.params is not None]
-        yield sampled_proposal(queries, plan.reference, plan.missing, earlier, plan.seed)
+    if "knn" in families:
+        yield from _new(follow_up_proposals(_best_listed(log, "knn")), log)
 
 
 def _best_listed(log: _TrialLog, family: str) -> Any:
@@ -483,7 +428,7 @@ def _try(proposal: _Proposal, folds: Folds, measure: Measure) -> tuple[Trial, Fl
     values = np.concatenate(list(measured))
     seconds = time.perf_counter() - start
     identity = proposal.key, proposal.family, proposal.stage, settings_of(ranker)
-    return Trial(*identity, mean_of(values), seconds, proposal.params), values
+    return Trial(*identity, mean_of(values), seconds), values
 
 
 @dataclass(frozen=True, eq=False)
@@ -502,67 +447,3 @@ def per_query_values(ranker: Any, queries: QuerySet, measure: Measure) -> Float6
     """Return the measure of each query for a fitted ranker."""
     scores = ranker.predict(queries)
     return measure.per_query(scores, queries.grades, queries.offsets, queries.doc_id, queries.sample_weight)
-
-
-@dataclass(frozen=True, eq=False)
-class Nested:
-    """Quality of tuning itself, on queries that were used neither to fit nor to choose the ranker."""
-
-    tuned: Float64
-    """Measure of the ranker tuned on the other folds; shape (queries,)."""
-    rungs: dict[str, Float64]
-    """Measure of the best trial of each rung of `kinrank.study.ladder`, tuned on the other folds. One linear model is
-    always among them; shape (queries,).
-    """
-    tunings: tuple[Tuning, ...]
-    """One per outer fold."""
-    groups: NDArray[Any] | None = None
-    """Group of each query; queries of a group may vary together; shape (queries,)."""
-
-    @property
-    def gain(self) -> Claim:
-        """The tuned rankers compared with the better of the rungs with one model for all queries."""
-        best = max((rung for rung in ONE_MODEL if rung in self.rungs), key=lambda rung: mean_of(self.rungs[rung]))
-        paired = compare_paired(self.tuned, self.rungs[best], groups=self.groups)
-        return Claim("the tuned ranker", RUNGS[best], paired)
-
-    @property
-    def answer(self) -> Answer | None:
-        """What the rungs say."""
-        return answer(self.rungs, groups=self.groups)
-
-
-def nested(
-    queries: QuerySet,
-    folder: str | Path,
-    plan: Plan | None = None,
-    *,
-    on_trial: Callable[[Trial], None] = lambda _: None,
-) -> Nested:
-    """Tune and fit on each outer training part, and measure on the outer test part.
-
-    Parameters
-    ----------
-    queries, folder, plan, on_trial
-        As in `tune`; each outer fold has its own folder and budget.
-    """
-    plan = plan or Plan()
-    study = plan.study(queries)
-    tuned: list[Float64] = []
-    rungs: list[dict[str, Float64]] = []
-    tunings = []
-    for number, fold in enumerate(study.folds):
-        tuning = tune(fold.train, Path(folder) / f"outer-{number}", plan, on_trial=on_trial)
-        tunings.append(tuning)
-        chosen = {rung: trial.make() for rung, trial in tuning.best_by_rung.items()}
-        chosen.setdefault("linear", SingleRanker("rankrls", missing=plan.missing))
-        on_fold = (fold.train, fold.test)
-        rungs.append({rung: _OnFold(ranker, plan.measure)(on_fold) for rung, ranker in chosen.items()})
-        tuned.append(_OnFold(tuning.best.make(), plan.measure)(on_fold))
-    everywhere = [rung for rung in rungs[0] if all(rung in part for part in rungs)]
-    return Nested(
-        np.concatenate(tuned),
-        {rung: np.concatenate([part[rung] for part in rungs]) for rung in everywhere},
-        tuple(tunings),
-        study.groups_by_fold,
-    )

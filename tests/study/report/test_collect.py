@@ -14,7 +14,7 @@ from kinrank.rankers.capabilities import Capabilities
 from kinrank.study.comparison import compare
 from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate
 from kinrank.study.report import STEPS, collect, words
-from kinrank.study.report.collect import EXTREMES, query_names
+from kinrank.study.report.collect import query_names
 from kinrank.study.study import Study
 
 MEASURE = NDCG @ 10
@@ -35,21 +35,15 @@ def two_camps(ranker, *, n_test: int = 40):
 def test_two_camps_have_opposite_shares_and_learn_from_their_own():
     train, comparison = two_camps(KnnRanker(10))
     report = collect(comparison, judged=train)
-    analysis = report.own_models
-    assert analysis is not None
-    assert analysis.shares is not None
+    assert report.shares is not None
     camp = comparison.queries.X[comparison.queries.offsets[:-1], 1]
-    shares = analysis.shares.by_query[:, 0]
-    signs = {(sign, each) for sign, each in zip(np.sign(shares), camp[analysis.shown], strict=True)}
+    shares = report.shares.by_query[:, 0]
+    signs = {(sign, each) for sign, each in zip(np.sign(shares), camp, strict=True)}
     assert len(signs) == 2
     assert {sign for sign, _ in signs} == {-1, 1}
     assert report.gains.min() >= 0
     assert report.leak_check is not None
     assert (report.leak_check.seen, report.leak_check.unchecked) == (0, ())
-    # The nearest judged queries belong to the same camp.
-    judged_camp = dict(zip(train.qid.astype(str).tolist(), train.X[train.offsets[:-1], 1].tolist(), strict=True))
-    for query, names in zip(analysis.shown.tolist(), analysis.nearest, strict=True):
-        assert {judged_camp[name] for name in names} == {camp[query]}
 
 
 def test_neighbor_part_of_kin_uses_the_texts_that_kin_encodes():
@@ -59,31 +53,20 @@ def test_neighbor_part_of_kin_uses_the_texts_that_kin_encodes():
     kin = KinRanker(10, n_members=2, trees=LambdaMART(5, min_rows_in_leaf=5, n_threads=1))
     rankers = {"one": SingleRanker("rankrls"), "kin": kin}
     entrants = [fit_and_evaluate(name, ranker, train, test, [MEASURE]) for name, ranker in rankers.items()]
-    analysis = collect(compare(test, entrants, n_resamples=99)).own_models
-    assert analysis is not None
-    assert (analysis.name, analysis.whole, len(analysis.nearest)) == ("kin", False, 20)
-
-
-def test_cells_are_named_by_their_queries():
-    train, comparison = two_camps(CellRanker(400, n_cells=8))
-    named = train.replace(query_columns={"text": np.array([f"camp of {qid}" for qid in train.qid])})
-    analysis = collect(comparison, judged=named).own_models
-    assert analysis is not None
-    assert all(name.startswith("camp of ") for names in analysis.nearest for name in names)
+    shares = collect(compare(test, entrants, n_resamples=99)).shares
+    assert shares is not None
+    assert (shares.name, shares.whole, len(shares.by_query)) == ("kin", False, 20)
 
 
 def test_models_that_are_not_linear_have_no_shares():
     _, comparison = two_camps(KnnRanker(20, learner="lambdamart", prior="none"), n_test=6)
-    analysis = collect(comparison).own_models
-    assert analysis is not None
-    assert analysis.shares is None
-    assert len(analysis.nearest) == 6
+    assert collect(comparison).shares is None
 
 
 def test_report_without_neighbors():
     _, comparison = two_camps(SingleRanker("ranksvm"))
     report = collect(comparison)
-    assert report.own_models is None
+    assert report.shares is None
     assert words.headline(report).startswith("own ")
     assert report.answer is None
 
@@ -98,11 +81,11 @@ class Mixture(SingleRanker):
         self.local_ = KnnRanker(10).fit(queries)
 
 
-def test_report_shows_the_neighbors_of_a_part():
+def test_report_shows_the_features_of_a_part():
     _, comparison = two_camps(Mixture("rankrls"))
-    analysis = collect(comparison).own_models
-    assert analysis is not None
-    assert (analysis.name, analysis.whole) == ("own", False)
+    shares = collect(comparison).shares
+    assert shares is not None
+    assert (shares.name, shares.whole) == ("own", False)
 
 
 def test_seen_test_queries_are_counted():
@@ -206,14 +189,11 @@ def test_wrong_entrants_raise():
         collect(comparison, "nobody")
 
 
-def test_queries_that_changed_most_are_explained():
+def test_features_are_those_of_a_sample():
     _, comparison = two_camps(KnnRanker(10), n_test=400)
-    report = collect(comparison)
-    assert report.own_models is not None
-    order = np.argsort(report.gains, kind="stable")
-    shown = set(report.own_models.shown.tolist())
-    assert 200 <= len(shown) <= 200 + 2 * EXTREMES
-    assert {*order[:EXTREMES].tolist(), *order[-EXTREMES:].tolist()} <= shown
+    shares = collect(comparison).shares
+    assert shares is not None
+    assert len(shares.by_query) == 200
 
 
 def test_names_are_a_column_or_the_id():

@@ -130,8 +130,8 @@ def test_page_is_accessible(elements: Elements):
             assert attributes.get(name, "headline") in ids
 
 
-def test_every_chart_has_a_table(elements: Elements):
-    # Entrants, gains, losses, features.
+def test_page_has_four_tables_and_one_first_heading(elements: Elements):
+    # Measures, gains, losses, features.
     assert len(elements.of("table")) == 4
     order = [tag for tag, _ in elements.tags if tag in ("h1", "h2", "h3")]
     assert order[0] == "h1"

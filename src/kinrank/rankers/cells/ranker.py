@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self, Unpack
 
 import numpy as np
@@ -19,17 +20,77 @@ from kinrank.learn import make_learner
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.rankrls import RankRLS
-from kinrank.neighbors import NeighborIndex
+from kinrank.neighbors import NeighborIndex, restore_index
 from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, Serial, current_executor, map_ordered
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.cells.model import CellModel
-from kinrank.rankers.cells.statistics import CellStatistics
-from kinrank.rankers.cells.training import BlockSummer, CellPlan, merge_all, plan_cells, rows_per_block
+from kinrank.rankers.cells.training import BlockSummer, CellPlan, CellStatistics, merge_all, plan_cells, rows_per_block
 from kinrank.rankers.intake import JudgedArrays, takes_arrays
-from kinrank.rankers.local.model import Prior
+from kinrank.rankers.local.model import LocalModel, LocalSettings, Prior
 from kinrank.rankers.local.nearest import NeighborRanker
-from kinrank.store import unnest
+from kinrank.rankers.local.neighbor_model import JudgedQueries, NeighborModel, fit_index
+from kinrank.store import nest, unnest
+
+# --- the local model of cells -----------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _CellModel(NeighborModel):
+    """A local model of cells."""
+
+    learner: RankRLS
+    preparer: Preparer
+    training_set: CellStatistics
+    tree: CellTree
+    """The cells, whose centers are the points of the index."""
+
+    @classmethod
+    def of(cls, plan: CellPlan, cells: CellStatistics, index: str | NeighborIndex) -> Self:
+        """Build from cells that were summed according to a plan."""
+        return cls(
+            plan.learner,
+            plan.preparer,
+            plan.describer,
+            cells,
+            _model_of_all(cells),
+            fit_index(index, plan.tree.centers_),
+            JudgedQueries(cells.names),
+            plan.usual_distances,
+            plan.tree,
+        )
+
+    @property
+    def plan(self) -> CellPlan:
+        """How queries are prepared, described and assigned to cells; rankers that merge must share it."""
+        return CellPlan(self.learner, self.preparer, self.describer, self.tree, self.usual_distances)
+
+    def with_cells(self, cells: CellStatistics) -> Self:
+        """Return a model of other sums over the same cells."""
+        names = JudgedQueries(cells.names)
+        return replace(self, training_set=cells, judged=names, global_model=_model_of_all(cells))
+
+    def get_state(self) -> State:
+        """Return everything learned."""
+        return super().get_state() | nest(tree=self.tree.get_state())
+
+    @classmethod
+    def restore(cls, settings: LocalSettings, learner: RankRLS, state: State, index: str | NeighborIndex) -> Self:
+        """Restore from the arrays of `get_state`."""
+        cells = CellStatistics.from_state(learner, unnest(state, "memory"))
+        return cls(
+            **vars(LocalModel.from_state(settings, state, cells)),
+            index=restore_index(index, unnest(state, "index")),
+            judged=JudgedQueries(state["qid"]),
+            usual_distances=state["usual_distances"],
+            tree=CellTree.from_state(unnest(state, "tree")),
+        )
+
+
+def _model_of_all(cells: CellStatistics) -> RankRLS:
+    return cells.learn(np.arange(len(cells.counts)), np.ones(len(cells.counts)))
+
+
+# --- the ranker -------------------------------------------------------------------------------------------------------
 
 
 class CellRanker(NeighborRanker):
@@ -79,7 +140,7 @@ class CellRanker(NeighborRanker):
         missing=True,
     )
 
-    model_: CellModel
+    model_: _CellModel
 
     def __init__(
         self,
@@ -141,7 +202,7 @@ class CellRanker(NeighborRanker):
         """Use cells that were summed according to a plan, as if fitted on their queries."""
         if not cells.pairs.any():
             raise DataError("in every query all grades are equal, so there is no order to learn: judge more queries")
-        self.model_ = CellModel.of(plan, cells, self.index)
+        self.model_ = _CellModel.of(plan, cells, self.index)
         return self
 
     def _rankrls(self) -> RankRLS:
@@ -234,5 +295,5 @@ class CellRanker(NeighborRanker):
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
-        self.model_ = CellModel.restore(self, self._rankrls(), state, self.index)
+        self.model_ = _CellModel.restore(self, self._rankrls(), state, self.index)
         return self

@@ -8,16 +8,10 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.blocks import standardize
 from kinrank.measure import Measure
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.rankers.local.choose import MEASURE
 
 STEPS = 10
-
-
-def standardized_columns(scores: Float64, queries: QuerySet) -> Float64:
-    """Standardize each column of scores to mean 0 and standard deviation 1 within each query."""
-    return standardize(scores, queries.offsets)
 
 
 def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) -> tuple[Float64, float]:
@@ -27,19 +21,7 @@ def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) 
     unless the best blend gains more than one standard error over it: among many blends of few queries, chance alone
     makes one look better.
 
-    Parameters
-    ----------
-    scores
-        Standardized scores, one column per ranking.
-    queries
-        Judged queries that none of the rankings was learned from.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays(np.zeros((4, 1)), [0, 1, 0, 1], group=[2, 2])
-    >>> wrong = np.array([1.0, -1.0, 1.0, -1.0])
-    >>> best_shares(np.column_stack([wrong, -wrong]), queries)
-    (array([0., 1.]), 1.0)
+    Scores are standardized, a column per ranking; none of the rankings was learned from these queries.
     """
     judged = queries.grades, queries.offsets, None, queries.sample_weight
     blends = simplex(scores.shape[1], STEPS)

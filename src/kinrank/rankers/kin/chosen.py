@@ -8,9 +8,13 @@ are added to a prediction, that of the model and that of models that had not see
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,31 +24,91 @@ from sklearn.base import BaseEstimator
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.hashes import IdHashes, hash_texts, hashes_of, keys_of, pair_hashes
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError
+from kinrank.errors import DataError, StoreError
 from kinrank.memory.evidence import JUDGMENT_LOOKS, Evidence, Totals, joined_days
 from kinrank.memory.posterior import Calibration, LaterClicks, Posterior, choose_posterior
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.kin.stored import evidence_from_state, evidence_state
-from kinrank.store import nest, unnest
+from kinrank.store import ModelRecord, nest, read_model_and_examples, unnest, write_model
+
+# --- the evidence of a model folder: in it, or in a folder of its own that the model names ----------------------------
+
+
+_META = "meta"
+
+
+def evidence_state(evidence: Evidence) -> State:
+    """Return evidence as arrays, with what its folder says about its source."""
+    meta = json.dumps(evidence.meta | {"days": evidence.days}).encode()
+    return {**evidence.get_state(), _META: np.frombuffer(meta, dtype=np.uint8)}
+
+
+def evidence_from_state(state: State) -> Evidence:
+    """Return the evidence of `evidence_state`; models of an earlier version do not say what its source is."""
+    meta = state.get(_META)
+    return Evidence(state, None if meta is None else json.loads(meta.tobytes()))
+
+
+def path_from(folder: str | os.PathLike[str] | None, evidence: str | os.PathLike[str]) -> str:
+    """Return the path of evidence for a model in a folder: relative to that if it was given as a relative path.
+
+    So a model and its evidence can be moved together, and a model that is loaded elsewhere finds it.
+    """
+    given = os.fspath(evidence)
+    if folder is None or os.path.isabs(given):
+        return os.path.abspath(given)
+    return os.path.relpath(os.path.realpath(given), os.path.realpath(folder))
+
+
+def find_evidence(record: ModelRecord) -> str | None:
+    """Return the folder of the evidence of a model; None if it has none of its own.
+
+    Raises
+    ------
+    StoreError
+        If it is not there.
+    """
+    named: str | None = record.params.get("evidence")
+    if named is None:
+        return None
+    # Earlier versions stored the path as it was typed.
+    places = [named] if record.path is None else [os.path.join(os.path.realpath(record.path), named), named]
+    for place in places:
+        if os.path.isdir(place):
+            return os.path.abspath(place)
+    raise StoreError(
+        f"{record.path or 'the model'}: its evidence is not at {os.path.normpath(places[0])}: copy the folder of "
+        "kinrank clicks --evidence there, or publish the model where both are (kinrank admin models ADDRESS --publish "
+        "MODEL), which puts the evidence into it"
+    )
+
+
+@contextmanager
+def with_evidence_inside(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a model folder that needs no other folder: the given one, or a temporary copy with its evidence."""
+    record, examples = read_model_and_examples(path)
+    found = find_evidence(record)
+    if found is None:
+        yield Path(path)
+        return
+    arrays = record.arrays | nest(chosen=nest(evidence=evidence_state(Evidence.open(found, verify=True))))
+    whole = replace(record, params=record.params | {"evidence": None}, arrays=arrays)
+    with tempfile.TemporaryDirectory(prefix="kinrank-publish-") as place:
+        write_model(Path(place) / "model", whole, examples)
+        yield Path(place) / "model"
+
+
+# --- what people chose next to the scores of a model ------------------------------------------------------------------
+
 
 _LATE = 0.8  # share of the days after which clicks are held out
 _MODEL_LOOKS = 10.0  # looks that halve the share of the model's own prediction, which is half of all without any
 _REMEMBERS_ALL = 0.12  # gain of log likelihood per choice from which a model that saw the clicks counts them twice
 
 
-class LiveJudgments:
+class _LiveJudgments:
     """Judged queries by id, as evidence.
 
-    Parameters
-    ----------
-    qid
-        The ids of the queries.
-    owner
-        The id of the query of each judgment.
-    query, document
-        Hashes of the query and of the document of each judgment.
-    looks, choices
-        What each judgment counts as.
+    Each judgment has the id of its query (`owner`), hashes of query and document, and what it counts as.
     """
 
     def __init__(
@@ -62,12 +126,12 @@ class LiveJudgments:
         self.evidence = Evidence.from_hashes(*self._cells)
 
     @classmethod
-    def none(cls) -> LiveJudgments:
+    def none(cls) -> _LiveJudgments:
         """Return no judgments."""
         ids, hashes, numbers = np.empty(0, dtype=np.str_), np.empty(0, dtype=np.uint64), np.empty(0)
         return cls(ids, ids, hashes, hashes, numbers, numbers)
 
-    def added(self, queries: QuerySet, best: float) -> LiveJudgments:
+    def added(self, queries: QuerySet, best: float) -> _LiveJudgments:
         """Return these judgments and those of further queries, given the best grade.
 
         Without texts and document ids they say nothing.
@@ -80,7 +144,7 @@ class LiveJudgments:
         looks = np.full(len(rows), JUDGMENT_LOOKS)
         choices = looks * np.clip(queries.grades[rows].astype(np.float64) / best, 0.0, 1.0)
         before = self._cells
-        return LiveJudgments(
+        return _LiveJudgments(
             np.concatenate([self.qid, qid]),
             np.concatenate([self._owner, qid[owner]]),
             np.concatenate([before[0], hashes[0][owner]]),
@@ -89,12 +153,14 @@ class LiveJudgments:
             np.concatenate([before[3], choices]),
         )
 
-    def without(self, qid: ArrayLike) -> LiveJudgments:
+    def without(self, qid: ArrayLike) -> _LiveJudgments:
         """Return these judgments without those of some queries."""
         wanted = np.atleast_1d(np.asarray(qid)).astype(np.str_)
         kept, rows = (~np.isin(ids, wanted) for ids in (self.qid, self._owner))
         query, document, looks, choices = self._cells
-        return LiveJudgments(self.qid[kept], self._owner[rows], query[rows], document[rows], looks[rows], choices[rows])
+        return _LiveJudgments(
+            self.qid[kept], self._owner[rows], query[rows], document[rows], looks[rows], choices[rows]
+        )
 
     def get_state(self) -> State:
         """Return the arguments of the constructor by name."""
@@ -116,14 +182,14 @@ class _Part(NamedTuple):
         return {"half_life": self.half_life, "days": self.days, "until": self.until}
 
 
-class HeldOutScores(NamedTuple):
+class _HeldOutScores(NamedTuple):
     """Scores of candidates by models that had not seen their queries, by the hash of query and document, ascending."""
 
     pair: IdHashes
     score: Float32
 
     @classmethod
-    def of(cls, queries: QuerySet, scores: Float64) -> HeldOutScores:
+    def of(cls, queries: QuerySet, scores: Float64) -> _HeldOutScores:
         """Keep the scores of queries with texts and document ids."""
         pair, first = np.unique(_pairs(queries, hashes_of(queries)), return_index=True)
         return cls(pair, scores[first].astype(np.float32))
@@ -150,7 +216,7 @@ class ChosenPart:
     """From scores to rates of choices."""
     posterior: Posterior
     """How much predictions and evidence count."""
-    held_out: HeldOutScores
+    held_out: _HeldOutScores
     """Scores of queries whose clicks the model was trained on; none if it was not trained on clicks."""
     inside: float
     """The share of the rates around the model's own scores; the rest is of rates around those held out."""
@@ -159,7 +225,7 @@ class ChosenPart:
     evidence: Evidence | None
     recent: Evidence | None = None
     """What people chose, and what they chose since, which is not saved."""
-    judgments: LiveJudgments | None = None
+    judgments: _LiveJudgments | None = None
     """Judgments that were added."""
 
     # --- fitting ----------------------------------------------------------------------------------------------------
@@ -170,16 +236,7 @@ class ChosenPart:
     ) -> ChosenPart | None:
         """Learn what scores mean, and how much they count; None if nothing was chosen and nothing has a good grade.
 
-        Parameters
-        ----------
-        queries
-            The training queries.
-        scores, unseen
-            Their scores by the model, and by models that have not seen them.
-        evidence
-            What people chose.
-        from_clicks
-            Whether the grades of `queries` are from clicks.
+        `unseen` are scores by models that have not seen the queries; `from_clicks` tells whether grades are clicks.
         """
         if evidence is not None and hashes_of(queries) is None:
             raise DataError(
@@ -187,7 +244,7 @@ class ChosenPart:
                 "not both: pass query_text and doc_id (columns text and doc_id), or leave out the evidence"
             )
         best = 1.0 if queries.y is None else max(float(queries.grades.max()), 1.0)
-        held_out = HeldOutScores.of(queries, unseen) if from_clicks else HeldOutScores(*_NOTHING)
+        held_out = _HeldOutScores.of(queries, unseen) if from_clicks else _HeldOutScores(*_NOTHING)
         seen = None if evidence is None else evidence.totals(queries)
         if evidence is None or seen is None or seen.choices.sum() <= 0:
             share = np.maximum(queries.grades.astype(np.float64), 0.0) / best
@@ -310,7 +367,7 @@ class ChosenPart:
 
     def added(self, queries: QuerySet) -> ChosenPart:
         """Return the same with the judgments of further queries."""
-        return replace(self, judgments=(self.judgments or LiveJudgments.none()).added(queries, self.best))
+        return replace(self, judgments=(self.judgments or _LiveJudgments.none()).added(queries, self.best))
 
     def without(self, qid: ArrayLike) -> ChosenPart:
         """Return the same without the added judgments of some queries."""
@@ -345,24 +402,16 @@ class ChosenPart:
         return cls(
             Calibration().set_state(unnest(state, "calibration")),
             Posterior.from_array(state["posterior"]),
-            HeldOutScores(**{name: np.asarray(values) for name, values in unnest(state, "held_out").items()}),
+            _HeldOutScores(**{name: np.asarray(values) for name, values in unnest(state, "held_out").items()}),
             inside=float(state["numbers"][0]),
             best=float(state["numbers"][1]),
             evidence=evidence_from_state(stored) if stored else opened(folder),
-            judgments=LiveJudgments(**judgments) if judgments else None,
+            judgments=_LiveJudgments(**judgments) if judgments else None,
         )
 
 
 class WithChoices(BaseEstimator):
-    """A fitted ranker, and what people chose next to its scores; to measure what that adds.
-
-    Parameters
-    ----------
-    ranker : Ranker
-        The fitted ranker.
-    evidence : Evidence
-        What people chose.
-    """
+    """A fitted ranker, and what people chose next to its scores; to measure what that adds."""
 
     def __init__(self, ranker: Ranker, evidence: Evidence) -> None:
         self.ranker = ranker

@@ -120,24 +120,8 @@ def explain_kin(
 ) -> list[KinExplanation]:
     """Explain each query.
 
-    Parameters
-    ----------
-    neighbors
-        The explanation of each query's local model.
-    queries
-        The queries.
-    blended
-        What trees, local and global model add to each score, a column each.
-    trees
-        The trees' column split by what they look at, from `split_trees`.
-    has_kin
-        Whether each query has a judged query near enough.
-    scores, without
-        The scores, and those without memory.
-    reasons
-        What memory knows of the documents of each query.
-    own
-        What people looked at and chose.
+    `blended` has what trees, local and global model add to each score, `trees` the trees' column as `split_trees`
+    splits it, `without` the scores without memory, and `own` what people looked at and chose.
     """
     few = own.few or Totals.zeros(queries.n_rows)
     contributions = np.hstack([trees, blended[:, 1:]])

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
+from sklearn.base import clone
 
-from kinrank.arrays import Float32, Float64, Int64
+from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
+from kinrank.describe.blocks import standardize
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, Serial, TaskCost
 from kinrank.progress import report_progress
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.blend import best_shares, standardized_columns
-from kinrank.rankers.kin.crossfit import FittedWithout, SubtractedFold
+from kinrank.rankers.kin.blend import best_shares
 from kinrank.rankers.kin.model import INGREDIENTS, KinModel
 from kinrank.rankers.kin.parts import weights_that_pay
-from kinrank.rankers.kin.sample import (
+from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
+from kinrank.rankers.kin.trees import (
+    BagTraining,
     JudgedBlocks,
+    Progress,
     QueriesInMemory,
+    TreeView,
+    Without,
+    n_trees_of_bag,
     only_judgments,
     spread_over,
     sums_of_folds,
     weights_differ,
 )
-from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
-from kinrank.rankers.kin.trees import BagTraining, MemberTraining, Progress, TreeView, Without, n_trees_of_bag
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.held_out import ENOUGH, NEIGHBORS, assign_folds, best_n_neighbors, quality_of
+from kinrank.rankers.local.choose import ENOUGH, NEIGHBORS, assign_folds, best_n_neighbors, quality_of
 from kinrank.rankers.local.intermediate import Memory, Store
 
 _MOST_REPEATS = 3
@@ -53,8 +60,6 @@ class KinFitting:
     """Runs the tasks: one per block of queries, then one per tree model."""
     progress: Progress = _report
     """Called after each task."""
-    train_member: MemberTraining | None = None
-    """Trains one tree model; by default, each is a task of the executor."""
     memory: Float32 | None = None
     """The columns of memory of the judged queries that trees learn from, each query's from others."""
 
@@ -65,30 +70,22 @@ class KinFitting:
             return self.fit_to_cells(cells, QueriesInMemory(tree_sample(self.settings, len(queries)).of(queries)))
         kept = QueriesInMemory(queries)
         folds = self.assign_folds(queries)
-        without = FittedWithout(knn_part(self.settings, NEIGHBORS[0]), kept, folds)
+        without = partial(_fitted_without, knn_part(self.settings, NEIGHBORS[0]), kept, folds)
         k = self._choose_neighbors(without, queries, folds[:1], _fewest_others(folds, len(queries)))
-        without = replace(without, settings=knn_part(self.settings, k))
-        return self._fit_trees(knn_part(self.settings, k).fit(queries), kept, queries, folds, without, decide=True)
+        local = knn_part(self.settings, k)
+        without = partial(_fitted_without, local, kept, folds)
+        return self._fit_trees(clone(local).fit(queries), kept, queries, folds, without, decide=True)
 
     def fit_to_cells(self, cells: CellRanker, kept: JudgedBlocks) -> KinModel:
         """Fit everything else, given the sums over cells of all judged queries.
 
-        Parameters
-        ----------
-        cells
-            The part that learns from cells, with the sums of all judged queries.
-        kept
-            The judged queries that trees learn from.
+        `cells` has the sums of all judged queries, `kept` the queries that trees learn from.
         """
         judged = only_judgments(kept, self.settings.group_column)
         folds = self.assign_folds(judged)
         alike = cell_part(self.settings)
-        without: Without
-        if cells.model_.describer.needs_targets:  # it has learned from grades, those of the held-out queries among them
-            without, n_queries = FittedWithout(alike, kept, folds), len(judged)
-        else:
-            without = SubtractedFold(cells, sums_of_folds(cells.model_.plan, kept, folds))
-            n_queries = int(cells.model_.training_set.counts.sum())
+        without = partial(_without_fold, cells, sums_of_folds(cells.model_.plan, kept, folds))
+        n_queries = int(cells.model_.training_set.counts.sum())
         positions = spread_over(len(judged), ENOUGH)
         k = self._choose_neighbors(
             without,
@@ -151,16 +148,16 @@ class KinFitting:
             settings=settings,
             n_members=self.settings.n_members,
             store=self.store,
-            memory=None if self.memory is None else MemoryOfBlocks(self.memory, kept),
+            memory=None if self.memory is None else partial(_memory_of_block, self.memory, kept),
         )
         records = []
         if decide and self.settings.local == "auto" and settings.learns and not weights_differ(judged):
             training, found = weights_that_pay(training, judged)
             view, records = training.tree_view, [found]
-        bag = training.run(self.executor, self.progress, self.train_member)
+        bag = training.run(self.executor, self.progress)
         own_models = bool(self.settings.local) and training.seen is None
         by_base = np.zeros((judged.n_rows, 1)) if self.settings.base is None else judged.X[:, -1:].astype(np.float64)
-        parts = standardized_columns(np.hstack([bag.parts, by_base]), judged)
+        parts = standardize(np.hstack([bag.parts, by_base]), judged.offsets)
         shares, record = self._decide(judged, parts, own_models)
         members = [model.keep_trees(n_trees_of_bag(bag.n_trees, bag.n_grown)) for model in bag.members]
         if not settings.learns:
@@ -186,17 +183,28 @@ class KinFitting:
         return share_of, {**quality, "blend": blended}
 
 
-@dataclass(frozen=True, eq=False)
-class MemoryOfBlocks:
-    """Returns the columns of memory of a block."""
+# Functions of the module, not closures: tasks may run in other processes.
 
-    columns: Float32
-    blocks: JudgedBlocks
 
-    def __call__(self, block: int) -> Float32:
-        """Return the columns of a block."""
-        before = sum(self.blocks(number).n_rows for number in range(block))
-        return self.columns[before : before + self.blocks(block).n_rows]
+def _fitted_without(
+    settings: KnnRanker, kept: JudgedBlocks, folds: list[Int64], repeat: int, held_out: int
+) -> KnnRanker:
+    """Return the local ranker fitted on the queries of the other folds."""
+    return copy(settings).fit(kept.take(np.flatnonzero(folds[repeat] != held_out)))
+
+
+def _without_fold(whole: CellRanker, sums: list[list[State]], repeat: int, held_out: int) -> CellRanker:
+    """Return the local ranker without the packed cells of a fold: sums add up, so nothing is fitted again.
+
+    Scaling, description and cells stay those of all judged queries; they do not depend on grades.
+    """
+    return whole.without(sums[repeat][held_out])
+
+
+def _memory_of_block(columns: Float32, blocks: JudgedBlocks, block: int) -> Float32:
+    """Return the columns of memory of a block."""
+    before = sum(blocks(number).n_rows for number in range(block))
+    return columns[before : before + blocks(block).n_rows]
 
 
 def _fewest_others(folds: list[Int64], n_queries: int) -> int:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
+from kinrank.describe.blocks import standardize
 from kinrank.learn.base import Learner
 from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.blend import standardized_columns
 from kinrank.rankers.kin.parts import PartRecord
 from kinrank.rankers.kin.settings import KinSettings, local_part, tree_settings
 from kinrank.rankers.kin.trees import TreeView, linear_scores
@@ -84,9 +84,9 @@ class KinModel:
     def scores(self, queries: QuerySet, memory: Float32 | None) -> Float64:
         """Return the scores of queries, already encoded; `memory` has the columns of it that the trees see."""
         if self.shares.get("base") == 1.0:
-            return standardized_columns(_base_scores(queries)[:, None], queries)[:, 0]
+            return standardize(_base_scores(queries)[:, None], queries.offsets)[:, 0]
         if self.forest is not None and self.ranks_by_trees_alone:
-            return standardized_columns(self._by_trees(self.forest, queries, None, memory)[0][:, None], queries)[:, 0]
+            return standardize(self._by_trees(self.forest, queries, None, memory)[0][:, None], queries.offsets)[:, 0]
         return self.ingredients(queries, memory).scores @ self.share_of_each
 
     def ingredients(self, queries: QuerySet, memory: Float32 | None) -> IngredientScores:
@@ -98,7 +98,7 @@ class KinModel:
             scores[:, 3] = _base_scores(queries)
         if self.forest is not None:
             scores[:, 0], table = self._by_trees(self.forest, queries, scores[:, 1], memory)
-        return IngredientScores(standardized_columns(scores, queries), table, local)
+        return IngredientScores(standardize(scores, queries.offsets), table, local)
 
     def _by_trees(
         self, forest: Forest, queries: QuerySet, local: Float64 | None, memory: Float32 | None

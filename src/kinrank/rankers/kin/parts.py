@@ -28,7 +28,7 @@ from kinrank.memory.kin import FAMILY
 from kinrank.progress import report_progress
 from kinrank.rankers.kin.blend import best_shares
 from kinrank.rankers.kin.trees import BagTraining
-from kinrank.rankers.local.held_out import MEASURE
+from kinrank.rankers.local.choose import MEASURE
 from kinrank.store import nest, unnest
 
 _SPLITS = 4  # parts of the queries, which are held out one after the other
@@ -41,7 +41,7 @@ WEIGHTS = "weights per query"
 _CHANCE = 0.3  # p above which a gain is taken as chance, and a loss, too
 
 
-class Rung(NamedTuple):
+class _Rung(NamedTuple):
     """A step of the ladder: a part, and the parts of memory that trees see with it."""
 
     part: str
@@ -58,10 +58,10 @@ class Rung(NamedTuple):
 
 
 RUNGS = (
-    Rung("features"),
-    Rung("everyone", ("everyone",)),
-    Rung("kin", ("everyone", "kin", "query", "chosen")),
-    Rung("keys", ("everyone", "kin", "query", "chosen"), keys=True),
+    _Rung("features"),
+    _Rung("everyone", ("everyone",)),
+    _Rung("kin", ("everyone", "kin", "query", "chosen")),
+    _Rung("keys", ("everyone", "kin", "query", "chosen"), keys=True),
 )
 
 
@@ -269,7 +269,7 @@ class _Trial:
 def _trials(
     queries: QuerySet,
     memory: QueryMemory,
-    rungs: Sequence[Rung],
+    rungs: Sequence[_Rung],
     group_column: str | None,
     time_column: str | None,
     seed: int,
@@ -304,7 +304,7 @@ def _trials(
 def _try(
     queries: QuerySet,
     memory: QueryMemory,
-    rungs: Sequence[Rung],
+    rungs: Sequence[_Rung],
     out: NDArray[np.bool_],
     family: NDArray[Any],
     made: tuple[str | None, str | None, int],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, Unpack
@@ -18,39 +19,38 @@ from kinrank.data.normalization import normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
 from kinrank.describe.blocks import Spec
-from kinrank.describe.encoders import EncoderSpec
+from kinrank.describe.encoders import Encoder, EncoderSpec
+from kinrank.errors import ParameterError
 from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
+from kinrank.memory.columns import targets_of
 from kinrank.memory.evidence import Evidence, Totals, judged_in
 from kinrank.memory.reasons import Reasons, reasons_of, texts_like
 from kinrank.parallel import n_threads_of, use_threads
-from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
+from kinrank.rankers.base import LinearWeights, Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.intake import QueryArrays, takes_arrays
-from kinrank.rankers.kin.adaptation import AdaptiveLocalPart
-from kinrank.rankers.kin.base import NAME as BASE
-from kinrank.rankers.kin.base import BasePart, check_stored, fit_base, restored, storable
-from kinrank.rankers.kin.boosts import BoostedWeights, boosted
-from kinrank.rankers.kin.chosen import ChosenPart, opened
+from kinrank.rankers.cells.ranker import CellRanker
+from kinrank.rankers.intake import JudgedArrays, QueryArrays, takes_arrays
+from kinrank.rankers.kin._base import NAME as BASE
+from kinrank.rankers.kin._base import BasePart, check_stored, fit_base, restored, storable
+from kinrank.rankers.kin.chosen import ChosenPart, find_evidence, opened, path_from
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
 from kinrank.rankers.kin.fitting import KinFitting
 from kinrank.rankers.kin.model import RECORDED, IngredientScores, KinModel
 from kinrank.rankers.kin.parts import MemoryPart, PartRecord, choose_memory
-from kinrank.rankers.kin.sample import weights_differ
 from kinrank.rankers.kin.settings import check_settings, tree_settings, weight_signs
-from kinrank.rankers.kin.stand_in import fit_stand_ins
-from kinrank.rankers.kin.stored import find_evidence, path_from
-from kinrank.rankers.kin.trees import importances
-from kinrank.rankers.linear_weights import LinearWeights
+from kinrank.rankers.kin.stand_in import BoostedWeights, boosted, fit_stand_ins
+from kinrank.rankers.kin.trees import importances, weights_differ
+from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.explanation import named
-from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.local.model import coefficient_rows
+from kinrank.rankers.local.neighbor_model import JudgedQueries
 from kinrank.rankers.local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
 from kinrank.store import ModelRecord, nest, unnest
 
 
-class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
+class KinRanker(WeightedRanker, Ranker):
     """Boosted trees that see what similar queries chose, and the score of the query's own model.
 
     *Memory* is what was chosen of a document, or of its site or brand, for this query, for its kin and by everyone
@@ -182,6 +182,9 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         missing=True,
     )
     enabling_settings: ClassVar[Mapping[str, str]] = {"merges": "n_cells"}
+    model_: KinModel
+    unseen_: JudgedQueries
+    encoder_: Encoder | None
     memory_: MemoryPart | None = None  # trained from disk, it has none
     chosen_: ChosenPart | None = None
     base_: BasePart | None = None
@@ -399,10 +402,21 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         return LinearWeights(*fit_stand_ins(queries, scores, prior, self.local_.preparer_.factor_, signs))
 
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
-        """Return which of these queries were training queries, or have human judgments as evidence."""
-        learned = super().learned_from(queries)
+        """Return which of these queries, by id, were training queries, were added later or have judgments as evidence.
+
+        None if that is unknown.
+        """
+        masks = [
+            mask for mask in (super().learned_from(queries), self.local_.learned_from(queries)) if mask is not None
+        ]
+        if not masks:
+            return None
+        masks.append(self.unseen_.find(queries.qid) >= 0)
         evidence = None if self.chosen_ is None else self.chosen_.evidence
-        return learned if learned is None or evidence is None else learned | judged_in(evidence, queries)
+        if evidence is not None:
+            masks.append(judged_in(evidence, queries))
+        seen: NDArray[np.bool_] = np.any(masks, axis=0)
+        return seen
 
     @takes_arrays
     def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[KinExplanation]:
@@ -426,6 +440,150 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
 
     def _kin_ids(self) -> NDArray[Any]:
         return self.qid_
+
+    # --- judgments that come and go: the local part learns at once, the trees with the next fit ---------------------
+
+    @property
+    def local_(self) -> KnnRanker | CellRanker:
+        """The local part, with its own `explain` and `weights`."""
+        return self.model_.local
+
+    @property
+    def unseen_qid_(self) -> NDArray[Any]:
+        """The judged queries that the other parts have not been fitted on."""
+        return self.unseen_.qid
+
+    @property
+    def qid_(self) -> NDArray[Any]:
+        """The judged queries that the local part learns from; with cells, the one nearest to each center."""
+        return self.local_.qid_
+
+    @property
+    def n_judged_(self) -> int:
+        """The number of judged queries that the local part learns from; with cells, the number of cells."""
+        return self.local_.n_judged_
+
+    @property
+    def n_unseen_(self) -> int:
+        """The number of judged queries that await a new fit."""
+        return len(self.unseen_)
+
+    def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
+        """Return which of these ids are those of judged queries that the local part keeps."""
+        return self.local_.has_judged(qid)
+
+    def encoded(self, queries: QuerySet) -> QuerySet:
+        """Return the queries with a vector each, encoded unless they have vectors, and with the score of the base."""
+        encoded = encode_texts(self.encoder_, queries)
+        return encoded if self.base_ is None else self.base_.with_score(encoded)
+
+    @property
+    def _knn(self) -> KnnRanker:
+        if not isinstance(self.local_, KnnRanker):
+            raise ParameterError("cells do not keep the ids of their queries: pass the queries themselves to forget")
+        return self.local_
+
+    @property
+    def _cells(self) -> CellRanker:
+        if not isinstance(self.local_, CellRanker):
+            raise ParameterError("this needs sums over cells: fit with n_cells=, or use add and remove")
+        return self.local_
+
+    def prepare_to_learn(self) -> Self:
+        """Compute what the first `add` or `remove` after loading would take longer for."""
+        if isinstance(self.local_, KnnRanker):
+            self.local_.prepare_to_learn()
+        return self
+
+    @takes_arrays
+    def add(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
+        """Learn from further judged queries without fitting again.
+
+        Memory, the local model of every query and the global model use them at once. The trees and the shares stay as
+        they are until the next fit; `n_unseen_` counts what they have not seen. Do not call this while another thread
+        predicts.
+        """
+        queries = self.encoded(self._queries(X, y, **arrays))
+        self.local_.add(queries)
+        if self.memory_ is not None:
+            self.memory_ = self.memory_.added(queries)
+        if self.chosen_ is not None:
+            self.chosen_ = self.chosen_.added(queries)
+        self.names_ = self.names_.added(queries)
+        self._set_unseen(queries.qid)
+        return self
+
+    def check_learnable(self, queries: QuerySet) -> None:
+        """Raise `DataError` if `add` could not learn these queries."""
+        self.check_features(queries.feature_names)
+        self._knn.check_learnable(self.encoded(queries))
+        if self.memory_ is not None:
+            targets_of(queries, self.memory_.memory.keys)  # raises if memory could not find its documents
+
+    def remove(self, qid: ArrayLike) -> Self:
+        """Forget judged queries by id, in memory and in linear models. The trees forget them with the next fit."""
+        self._knn.remove(qid)
+        self._forget(qid)
+        self._drop_unseen(np.atleast_1d(np.asarray(qid)))
+        return self
+
+    @takes_arrays
+    def forget(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
+        """Subtract judged queries from the cells, given with the same candidates and grades as they were learned.
+
+        The trees forget them with the next fit. Needs `n_cells`; see `CellRanker.forget`.
+        """
+        queries = self.encoded(self._queries(X, y, **arrays))
+        self._cells.forget(queries)
+        self._forget(queries.qid)
+        self._drop_unseen(queries.qid)
+        return self
+
+    def _forget(self, qid: ArrayLike) -> None:
+        if self.memory_ is not None:
+            self.memory_ = self.memory_.without(qid)
+        if self.chosen_ is not None:
+            self.chosen_ = self.chosen_.without(qid)
+
+    @takes_arrays
+    def fit_alike(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
+        """Return a new ranker with the trees and cells of this one, whose local part learns from other judged queries.
+
+        Such rankers can be merged, on whatever machine they were fitted. Needs `n_cells`.
+        """
+        queries = self.encoded(self._queries(X, y, **arrays))
+        return self.with_cells(self._cells.fit_alike(queries), queries.qid)
+
+    def with_cells(self, cells: CellRanker, unseen: NDArray[Any]) -> Self:
+        """Return a copy with another local part; the trees stay. `unseen` are its queries, as far as known."""
+        other = self.copy()
+        other.model_, other.unseen_ = replace(other.model_, local=cells), JudgedQueries(unseen)
+        return other
+
+    def merge(self, other: Self) -> Self:
+        """Add the judged queries of another ranker to the local part of this one; the trees stay until the next fit.
+
+        Both must have the same scaling, description and cells; see `fit_alike`. Needs `n_cells`.
+        """
+        self._cells.merge(other._cells)
+        self._set_unseen(other.unseen_qid_)
+        return self
+
+    def copy(self) -> Self:
+        """Return a fitted copy that shares the learned arrays and the trees; what it learns later, it learns alone."""
+        other = super().copy()
+        other.model_ = replace(self.model_, local=self.local_.copy())
+        other.unseen_ = copy(self.unseen_)
+        return other
+
+    def _set_unseen(self, qid: NDArray[Any]) -> None:
+        if not len(self.unseen_):
+            self.unseen_ = JudgedQueries(qid[:0])  # of the type of the ids
+        self.unseen_.add(qid[self.unseen_.find(qid) < 0])
+
+    def _drop_unseen(self, qid: NDArray[Any]) -> None:
+        positions = self.unseen_.find(qid)
+        self.unseen_.remove(np.unique(positions[positions >= 0]))
 
     # --- persistence ------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.sample import TreeSample
+from kinrank.rankers.kin.trees import TreeSample
 from kinrank.rankers.knn.ranker import KnnRanker
 
 MOST_TREES = 300

@@ -1,4 +1,4 @@
-"""Linear weights that rank the candidates of one query as `KinRanker` does, for a search engine.
+"""Linear weights and boosts for a search engine, which rank the candidates of one query as `KinRanker` does.
 
 Trees have no weights, but on the few candidates of one query a weighted sum of the features comes close to their
 scores. No grade is involved: the weights w minimize
@@ -11,13 +11,33 @@ pairs of candidates. w0 are the weights of the query's local model, and α scale
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.arrays import Float64
+from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.statistics import PairStatistics
-from kinrank.rankers.kendall import kendall_tau
+from kinrank.rankers.base import LinearWeights
+from kinrank.rankers.kin.chosen import ChosenPart
+
+
+@numba.njit(cache=True, nogil=True)
+def kendall_tau(first, second):  # type: ignore[no-untyped-def]
+    """Return Kendall's τ-b between two lists of scores: 1 if the second has only ties, because any order is right."""
+    agreement, in_first, in_second = 0.0, 0.0, 0.0
+    for i in range(len(first)):
+        for j in range(i):
+            a, b = np.sign(first[i] - first[j]), np.sign(second[i] - second[j])
+            agreement += a * b
+            in_first += a * a
+            in_second += b * b
+    if in_second == 0.0:
+        return 1.0
+    return agreement / np.sqrt(in_first * in_second) if in_first > 0.0 else 0.0
+
 
 RIDGE = 0.1  # λ. Less is closer to the scores of these candidates, more to the local model, which knows other documents
 
@@ -27,32 +47,8 @@ def fit_stand_ins(
 ) -> tuple[Float64, Float64]:
     """Return the weights that come closest to the scores of each query's candidates, and their fidelity.
 
-    Parameters
-    ----------
-    queries
-        The candidates. A missing value counts as 0, as in an engine's weighted sum.
-    scores
-        The score of each candidate.
-    prior
-        The weights of each query's local model, for features multiplied by `factor`.
-    factor
-        Scale of each feature.
-    signs
-        The required sign of each weight; see `PairStatistics.solve`.
-
-    Returns
-    -------
-    weights : float64 array of shape (queries, features)
-        For features as they were given.
-    fidelity : float64 array of shape (queries,)
-        Kendall's τ between the scores and the weighted sums.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays([[1.0, 0.0], [2.0, 1.0], [4.0, 0.0]], group=[3])
-    >>> weights, fidelity = fit_stand_ins(queries, np.array([0.0, 1.0, 2.0]), np.array([[1.0, 0.0]]), np.ones(2), None)
-    >>> weights.round(2).tolist(), fidelity.tolist()
-    ([[0.66, 0.23]], [1.0])
+    A missing value counts as 0, as in an engine's weighted sum. The prior is the weights of each query's local model,
+    for features multiplied by `factor`; for `signs` see `PairStatistics.solve`.
     """
     X = np.nan_to_num(queries.X.astype(np.float64), nan=0.0)
     weights, fidelity = np.empty((len(queries), queries.n_features)), np.empty(len(queries))
@@ -69,3 +65,52 @@ def fit_stand_ins(
         weights[query] = one.solve(RIDGE, stretch * prior[query], signs)[0] * factor
         fidelity[query] = kendall_tau(X[rows] @ weights[query], scores[rows])
     return weights, fidelity
+
+
+# --- boosts -----------------------------------------------------------------------------------------------------------
+
+
+class BoostedWeights(NamedTuple):
+    """Weights of a query and boosts of its candidates."""
+
+    weights: Float64
+    """One weight per feature."""
+    boosts: Float64
+    """What is added to the weighted sum of each candidate; 0 without evidence."""
+    fidelity: float | None
+    """Kendall's τ between the ranking with what people chose and that by weights and boosts; None if both are equal."""
+
+
+def boosted(
+    linear: LinearWeights, values: Float32, query: QuerySet, scores: Float64, chosen: ChosenPart | None
+) -> BoostedWeights:
+    """Return weights and boosts that rank the candidates of one query nearly as what people chose does.
+
+    The boost of a document lifts or lowers its weighted sum to where its score belongs among the scores of the
+    candidates without evidence: on straight lines between their weighted sums, and beyond the highest and the lowest.
+
+    `values` are the features that the weights apply to, `scores` those of the candidates without what people chose.
+    """
+    weights: Float64 = linear.weights[0]
+    fidelity = None if linear.fidelity is None else float(linear.fidelity[0])
+    boosts = np.zeros(query.n_rows)
+    looked = np.zeros(query.n_rows, dtype=np.bool_)
+    if chosen is not None:
+        own = chosen.totals(query)
+        looked = (own.looks != 0) | (own.choices != 0)
+    if chosen is None or not looked.any():
+        return BoostedWeights(weights, boosts, fidelity)
+    sums = values.astype(np.float64) @ weights
+    placed, predicted = chosen.with_and_without(query, scores)
+    boosts[looked] = _sums_at(placed[looked], np.sort(predicted), np.sort(sums)) - sums[looked]
+    return BoostedWeights(weights, boosts, None if fidelity is None else float(kendall_tau(sums + boosts, placed)))
+
+
+def _sums_at(scores: Float64, predicted: Float64, sums: Float64) -> Float64:
+    """Return the weighted sums that belong to scores; pairs of the two sorted arrays are points of a line."""
+    width = float(predicted[-1] - predicted[0])
+    height = float(sums[-1] - sums[0])
+    slope = (height or 1.0) / (width or 1.0)
+    beyond = np.maximum(scores - predicted[-1], 0.0) + np.minimum(scores - predicted[0], 0.0)
+    found: Float64 = np.interp(scores, predicted, sums) + slope * beyond
+    return found

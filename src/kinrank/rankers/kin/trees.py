@@ -6,25 +6,174 @@ memory, or in a folder that several workers share, so that an interrupted job re
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.data.blocks import Sample
+from kinrank.data.hashes import hash_ids
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.blocks import relative_features
-from kinrank.errors import DamagedFolderError
+from kinrank.data.texts import VECTORS
+from kinrank.describe.blocks import relative_features, standardize
+from kinrank.errors import DamagedFolderError, DataError
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.parallel import Executor, Serial, TaskCost, start_measuring
-from kinrank.rankers.kin.blend import standardized_columns
-from kinrank.rankers.kin.crossfit import rows_of
+from kinrank.parallel import Executor, TaskCost, start_measuring
+from kinrank.rankers.cells.training import CellPlan
 from kinrank.rankers.local.intermediate import Store
 from kinrank.rankers.local.nearest import NeighborRanker
 from kinrank.rankers.local.neighbor_model import LocalPrediction
+
+# --- the judged queries that trees learn from: all of them, or a sample that keeps groups whole -----------------------
+
+
+class JudgedBlocks(ABC):
+    """Judged queries in blocks, none of which is empty."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.sizes = sizes
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @abstractmethod
+    def __call__(self, block: int) -> QuerySet:
+        """Return a block."""
+
+    def split(self, values: Int64) -> list[Int64]:
+        """Split one value per query by block."""
+        return np.split(values, np.cumsum(self.sizes)[:-1])
+
+    def take(self, places: Int64) -> QuerySet:
+        """Return the queries at some ascending places."""
+        starts = np.cumsum([0, *self.sizes])
+        bounds = np.searchsorted(places, starts)
+        parts = [
+            self(block)[places[bounds[block] : bounds[block + 1]] - starts[block]]
+            for block in range(len(self))
+            if bounds[block + 1] > bounds[block]
+        ]
+        return parts[0] if len(parts) == 1 else QuerySet.concat(parts)
+
+
+class QueriesInMemory(JudgedBlocks):
+    """Blocks in memory."""
+
+    def __init__(self, *parts: QuerySet) -> None:
+        super().__init__([len(part) for part in parts])
+        self.parts = parts
+
+    def __call__(self, block: int) -> QuerySet:
+        """Return a block."""
+        return self.parts[block]
+
+
+@dataclass(frozen=True)
+class TreeSample:
+    """Chooses about a share of the queries: evenly spaced, or whole groups.
+
+    A group is in the sample entirely or not at all, so that a query's local model can be learned without its group.
+    """
+
+    share: float
+    """The share of the queries; 1.0 for all."""
+    group_column: str | None
+    """The query column with the group."""
+
+    def of(self, queries: QuerySet) -> QuerySet:
+        """Return the sampled queries, without columns that trees and local models do not need.
+
+        Examples
+        --------
+        >>> columns = {"movie": ["a", "b", "c", "a"], "text": ["w", "x", "y", "z"]}
+        >>> queries = QuerySet.from_arrays(np.zeros((4, 1)), [0, 1, 0, 1], group=[1] * 4, query_columns=columns)
+        >>> TreeSample(0.5, None).of(queries).qid.tolist()
+        [0, 3]
+        >>> TreeSample(0.3, "movie").of(queries).query_columns["movie"].tolist()
+        ['a', 'c', 'a']
+        """
+        return _without_other_columns(self._choose(queries), self.group_column)
+
+    def _choose(self, queries: QuerySet) -> QuerySet:
+        if self.group_column is None or self.share == 1.0:
+            return Sample((), self.share).of(queries)
+        hashes = hash_ids(queries.query_columns[self.group_column])
+        return queries[hashes < np.uint64(self.share * 2.0**64)]
+
+
+def _without_other_columns(queries: QuerySet, group_column: str | None) -> QuerySet:
+    columns = {name: values for name, values in queries.query_columns.items() if name in (VECTORS, group_column)}
+    return queries.replace(query_columns=columns, doc_id=None)
+
+
+def only_judgments(kept: JudgedBlocks, group_column: str | None) -> QuerySet:
+    """Return all queries with their grades, weights and groups, but without features."""
+    if not len(kept):
+        raise DataError("no query is in the sample that trees learn from: set tree_queries higher")
+    parts = []
+    for block in range(len(kept)):
+        queries = kept(block)
+        columns = {} if group_column is None else {group_column: queries.query_columns[group_column]}
+        nothing = np.zeros((queries.n_rows, 1), dtype=np.float32)
+        parts.append(queries.replace(X=nothing, feature_names=(), query_columns=columns))
+    return QuerySet.concat(parts)
+
+
+def sums_of_folds(plan: CellPlan, kept: JudgedBlocks, folds: list[Int64]) -> list[list[State]]:
+    """Return the packed cells of each fold, for each repeat of the cross-fitting."""
+    sums = [[plan.no_sums() for _ in range(int(fold.max()) + 1)] for fold in folds]
+    split = [kept.split(fold) for fold in folds]
+    for block in range(len(kept)):
+        queries = kept(block)
+        for of_repeat, by_block in zip(sums, split, strict=True):
+            for held_out, cells in enumerate(of_repeat):
+                plan.add_to(cells, queries[by_block[block] == held_out])
+    return [[cells.pack() for cells in of_repeat] for of_repeat in sums]
+
+
+def spread_over(count: int, wanted: int) -> Int64:
+    """Return evenly spaced positions.
+
+    Examples
+    --------
+    >>> spread_over(10, 4).tolist()
+    [0, 3, 6, 9]
+    """
+    return np.linspace(0, count - 1, min(count, wanted)).astype(np.int64)
+
+
+def weights_differ(queries: QuerySet) -> bool:
+    """Return whether the weights of relevant documents differ within most queries, as those from clicks do.
+
+    Such weights tell how often a document was shown, and so does its standing by the engine's score. Documents that
+    nobody has seen have grade 0, so the weight that they are given does not matter here.
+
+    Examples
+    --------
+    >>> shown = QuerySet.from_arrays(np.zeros((3, 1)), [1, 2, 0], group=[3], sample_weight=[0.9, 0.1, 0.1])
+    >>> human = QuerySet.from_arrays(np.zeros((3, 1)), [1, 2, 0], group=[3], sample_weight=[1.0, 1.0, 0.1])
+    >>> weights_differ(shown), weights_differ(human)
+    (True, False)
+    """
+    if queries.sample_weight is None:
+        return False
+    relevant = (queries.grades > 0) & (queries.sample_weight > 0)
+    weight, owner = queries.sample_weight[relevant], queries.query_of_row[relevant]
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    if not len(starts):
+        return False
+    several = np.diff(starts, append=len(owner)) > 1
+    differs = np.maximum.reduceat(weight, starts) > np.minimum.reduceat(weight, starts)
+    return bool(2 * np.count_nonzero(differs) > np.count_nonzero(several))
+
+
+# --- what trees see, and the bag --------------------------------------------------------------------------------------
+
 
 _SMOOTH = 11
 
@@ -33,10 +182,6 @@ Without = Callable[[int, int], NeighborRanker]
 
 Progress = Callable[[str, int, int, TaskCost], None]
 """Called after each task with its kind, how many of the kind are finished, how many there are, and its cost."""
-
-
-MemberTraining = Callable[["BagTraining", tuple[int, int]], TaskCost]
-"""Trains the member of a repeat that leaves out a fold, and keeps it: in place of ``make_member`` by one worker."""
 
 
 class TreeView(NamedTuple):
@@ -78,7 +223,7 @@ class TreeView(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Bag:
+class _Bag:
     """Trained members, and what is needed to decide how to use them."""
 
     members: list[LambdaMART]
@@ -143,7 +288,7 @@ class BagTraining:
             queries.append(table[fold == held_out])
             scores.append(np.column_stack([trees.predict(table.X[rows]), state["linear"][rows]]))
         out = _together(queries)
-        return out, standardized_columns(np.concatenate(scores), out)
+        return out, standardize(np.concatenate(scores), out.offsets)
 
     @property
     def kind(self) -> str:
@@ -160,31 +305,19 @@ class BagTraining:
         """The repeat and the left-out fold of each member."""
         return [(repeat, held_out) for repeat in range(len(self.folds)) for held_out in range(self.n_members)]
 
-    def run(self, executor: Executor, progress: Progress, train_member: MemberTraining | None = None) -> Bag:
-        """Compute what is not in the store yet, and return the bag.
-
-        Parameters
-        ----------
-        executor
-            Runs the tasks: one per table, then one per member.
-        progress
-            Called after each task.
-        train_member
-            Trains one member after the other; by default, each is a task of the executor.
-        """
+    def run(self, executor: Executor, progress: Progress) -> _Bag:
+        """Compute what is not in the store yet, and return the bag; tasks are one per table, then one per member."""
         self._complete("tables", self.make_table, self.tables, executor, progress)
         if self.settings.learns:
-            members, best, n_grown = self._grow(executor, progress, train_member)
+            members, best, n_grown = self._grow(executor, progress)
         else:
             given = _copy_with_seed(self.settings, self.settings.seed).fit(self.rows(0))
             members, best, n_grown = [given], given.n_trees_, given.n_trees_
         repeats, blocks = range(len(self.folds)), range(len(self.folds[0]))
         parts = [sum(self._scores(members, repeat, block) for repeat in repeats) for block in blocks]
-        return Bag(members, best, n_grown, np.concatenate(parts))
+        return _Bag(members, best, n_grown, np.concatenate(parts))
 
-    def _grow(
-        self, executor: Executor, progress: Progress, train_member: MemberTraining | None
-    ) -> tuple[list[LambdaMART], int, int]:
+    def _grow(self, executor: Executor, progress: Progress) -> tuple[list[LambdaMART], int, int]:
         """Train all members, and return them with the number of trees that is best for one, and that all have.
 
         The first repeat has held out every query once, so its members tell when the common curve peaks. Those of later
@@ -194,9 +327,7 @@ class BagTraining:
         sizes = [np.count_nonzero(np.concatenate(self.folds[repeat]) == out) for repeat, out in self.members]
         bag = self
         for end in sorted({self.n_members, len(self.members)}):
-            make = bag.make_member if train_member is None else partial(train_member, bag)
-            workers = executor if train_member is None else Serial()
-            self._complete("trees", make, self.members, workers, progress, end)
+            self._complete("trees", bag.make_member, self.members, executor, progress, end)
             trained += [bag._member(*item) for item in self.members[len(trained) : end]]
             n_grown = min(len(curve) for _, curve in trained)
             best = best_number_of_trees([curve[:n_grown] for _, curve in trained], np.array(sizes[:end]))
@@ -283,7 +414,7 @@ class BagTraining:
             rows = rows_of(table, fold == held_out)
             member = members[repeat * self.n_members + held_out] if self.settings.learns else members[0]
             scores[rows, 0] = member.predict(table.X[rows])
-        return standardized_columns(scores, table)
+        return standardize(scores, table.offsets)
 
     def _table(self, repeat: int, block: int) -> State:
         try:
@@ -302,6 +433,12 @@ class BagTraining:
     def _kept(self, name: str, state: State) -> State:
         self.store.write(name, state)
         return state
+
+
+def rows_of(queries: QuerySet, chosen: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which rows belong to the chosen queries."""
+    rows: NDArray[np.bool_] = np.repeat(chosen, queries.sizes)
+    return rows
 
 
 def n_columns_seen(n_features: int, local: bool) -> int:

@@ -24,13 +24,12 @@ from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import JudgedArrays, takes_arrays
 from kinrank.rankers.knn.offline import OfflineModels
-from kinrank.rankers.local.editable_model import EditableModel
-from kinrank.rankers.local.held_out import NEIGHBORS, assign_folds, best_n_neighbors
+from kinrank.rankers.local.choose import NEIGHBORS, assign_folds, best_n_neighbors
 from kinrank.rankers.local.model import LocalModel, Prior
 from kinrank.rankers.local.nearest import NeighborRanker
-from kinrank.rankers.local.neighbor_model import Sources, in_blocks, join_learned
-from kinrank.rankers.local.statistics_sets import StatisticsTrainingSet
+from kinrank.rankers.local.neighbor_model import EditableModel, Sources, in_blocks, join_learned
 from kinrank.rankers.local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
+from kinrank.rankers.local.training_sets import StatisticsTrainingSet
 from kinrank.store import nest, unnest
 
 Mode = Literal["online", "offline-1", "offline-2"]

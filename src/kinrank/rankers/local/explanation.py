@@ -34,7 +34,6 @@ class Explanation:
     1.0 for one that is farther from the judged queries than any of them from the others.
     """
     feature_names: tuple[str, ...]
-    """The features."""
     weights: Float64 | None
     global_weights: Float64 | None
     """The query's own weights and those of the global model, per unit of each feature; None if the model is not linear.

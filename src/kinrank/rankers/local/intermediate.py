@@ -28,15 +28,7 @@ class Store(Protocol):
 
 
 class Memory:
-    """A store in the memory of this process.
-
-    Examples
-    --------
-    >>> memory = Memory()
-    >>> memory.write("one", {})
-    >>> memory.names()
-    {'one'}
-    """
+    """A store in the memory of this process."""
 
     def __init__(self) -> None:
         self._results: dict[str, State] = {}

@@ -20,10 +20,8 @@ from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
-from kinrank.learn.statistics import PairStatistics
-from kinrank.rankers.local.neighborhoods import Neighborhoods
-from kinrank.rankers.local.training_base import Shrinkage, TrainingSet
-from kinrank.rankers.local.training_sets import training_set_class
+from kinrank.neighbors.base import Neighborhoods
+from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, training_set_class
 from kinrank.store import nest, unnest
 
 Prior = Literal["none", "global"]
@@ -67,7 +65,7 @@ class LocalModel:
         training_set: TrainingSet = training_set_class(learner).of(learner, prepared)
         global_model = training_set.learn(np.arange(len(queries)), np.ones(len(queries)))
         describer = make_describer(settings.describe, reference=settings.reference)
-        describer.fit(queries, targets=unit_moments(prepared) if describer.needs_targets else None)
+        describer.fit(queries)
         return cls(learner, preparer, describer, training_set, global_model)
 
     def points(self, queries: QuerySet) -> Float32:
@@ -156,11 +154,3 @@ def coefficients(model: Learner) -> Float64:
 def coefficient_rows(models: Sequence[Learner], n_features: int) -> Float64:
     """Return the weights of linear models, one row per model."""
     return np.array([coefficients(model) for model in models]).reshape(len(models), n_features)
-
-
-def unit_moments(prepared: QuerySet) -> Float64:
-    """Return the direction of each query's summed pair differences: what it wants from a linear model."""
-    moments = PairStatistics.from_queries(prepared).moment.astype(np.float64)
-    norms = np.linalg.norm(moments, axis=1, keepdims=True)
-    units: Float64 = np.divide(moments, norms, out=np.zeros_like(moments), where=norms > 0)
-    return units

@@ -18,15 +18,13 @@ from kinrank.learn import make_learner
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.neighbors import NeighborIndex
-from kinrank.neighbors.base import KERNELS
-from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
+from kinrank.neighbors.base import KERNELS, Neighborhoods
+from kinrank.rankers.base import LinearWeights, Prediction, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities, capabilities_of
 from kinrank.rankers.intake import QueryArrays, takes_arrays
-from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.rankers.local.explanation import Explanation, named
 from kinrank.rankers.local.model import Prior, check_local_settings
 from kinrank.rankers.local.neighbor_model import LocalPrediction, NeighborModel, Sources
-from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.registry.choices import check_choice
 
 

@@ -88,15 +88,7 @@ class _SampledTexts:
 
 
 class EncodedBlocks(Blocks):
-    """Blocks of queries whose texts are encoded when they are read.
-
-    Parameters
-    ----------
-    blocks
-        The queries.
-    encoder
-        The encoder, fitted.
-    """
+    """Blocks of queries whose texts are encoded when they are read."""
 
     def __init__(self, blocks: Blocks, encoder: Encoder) -> None:
         self.blocks = blocks

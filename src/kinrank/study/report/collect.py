@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,65 +12,38 @@ from importlib import metadata
 import numpy as np
 
 import kinrank
-from kinrank.arrays import Float64, Int64
+from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import Measure, PairedComparison
 from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
 from kinrank.study.answer import Answer, Claim, NearAndFar
-from kinrank.study.comparison import Comparison, Difference, Entrant, Fittable
+from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.folds import wanted_families
 from kinrank.study.ladder import DECISIVE, climb, missing_memory, missing_trees, rung_of, rungs_of
 from kinrank.study.leaks import TEXTS
 from kinrank.study.study import Study
 
-STEPS = 4
+STEPS = 3
 """Number of calls of `advance` in `collect`."""
 
-_TIMED = 100
-EXTREMES = 10
-"""Number of queries that are listed with the largest gains, and with the largest losses."""
 _EXPLAINED = 200  # sample of queries whose own models are explained
-_NEAREST = 3
 _MAX_LENGTH = 80  # characters; long names only make the file larger
-
-
-@dataclass(frozen=True)
-class _Timing:
-    """Time to rank one query, in milliseconds."""
-
-    name: str
-    """The entrant."""
-    median: float
-    p95: float
-    """Median and 95th percentile over the timed queries."""
 
 
 @dataclass(frozen=True, eq=False)
 class _FeatureShares:
-    """Share of each feature in the ranking, if models are linear; see `feature_shares`."""
-
-    by_query: Float64
-    """Shares in the model of each query; shape (queries, features)."""
-    overall: Float64
-    """Shares in the global model; shape (features,)."""
-
-
-@dataclass(frozen=True, eq=False)
-class _OwnModels:
-    """What a ranker that learns from neighbors learns for the queries that changed most, and for a sample."""
+    """Share of each feature, as `feature_shares` returns it, in models learned from neighbors."""
 
     name: str
     """The entrant."""
     whole: bool
     """Whether this ranker is the entrant itself, or a part of it."""
-    shown: Int64
-    """Positions of these queries, in ascending order."""
-    nearest: tuple[tuple[str, ...], ...]
-    """Names of the nearest judged queries of each query."""
-    shares: _FeatureShares | None
-    """None if models are not linear."""
+    by_query: Float64
+    """Shares in the model of each query of a sample; shape (queries, features)."""
+    overall: Float64
+    """Shares in the global model; shape (features,)."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +74,8 @@ class Report:
     """Name of the entrant that the report is about."""
     names: tuple[str, ...]
     """Names of the test queries."""
-    timings: tuple[_Timing, ...]
-    """Times of the entrants that have a ranker."""
-    own_models: _OwnModels | None
-    """None if no entrant learns from neighbors."""
+    shares: _FeatureShares | None
+    """None if no entrant learns linear models from neighbors."""
     leak_check: LeakCheck | None
     """None if no training queries are known."""
     answer: Answer | None = None
@@ -180,7 +150,7 @@ def collect(
     name_column
         Query column with the name of each query; see `query_names`.
     judged
-        Training queries, to name neighbors and to find test queries seen in training.
+        Training queries, to find test queries seen in training.
     ladder
         Whether to fit the rungs of `kinrank.study.ladder` that `kin` is compared with on `judged`, if they are not in
         the comparison.
@@ -206,12 +176,8 @@ def collect(
     queries = comparison.queries
     if titles is not None and queries.doc_id is None:
         raise ParameterError("titles need document ids, and the test queries have none")
-    rankers = {each.name: each.ranker for each in comparison.entrants if each.ranker is not None}
-    timings = time_rankers(rankers, sample(queries, _TIMED, seed))
-    advance(1)
-    names = {} if judged is None else dict(zip(map(str, judged.qid), query_names(judged, name_column), strict=True))
-    own_names = query_names(queries, name_column)
-    own_models = _own_models(comparison, chosen, names, seed)
+    names = query_names(queries, name_column)
+    shares = _shares(comparison, chosen, seed)
     advance(1)
     study = study or _study(comparison, judged)
     leak_check = _leak_check(comparison, chosen, study)
@@ -222,9 +188,8 @@ def collect(
         title=title,
         comparison=comparison,
         subject=chosen,
-        names=own_names,
-        timings=timings,
-        own_models=own_models,
+        names=names,
+        shares=shares,
         leak_check=leak_check,
         answer=answer,
         titles=titles,
@@ -248,46 +213,22 @@ def _answer(comparison: Comparison, subject: str, study: Study, *, ladder: bool)
     return study.answer(study.with_choices(rungs), note=note)
 
 
-def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str, str], seed: int) -> _OwnModels | None:
-    """Explain the subject if it, or a part of it, learns from neighbors; else the first entrant that does."""
-    measure = comparison.measures[0]
-    gains = np.nan_to_num(comparison[subject].per_query(measure) - comparison.baseline.per_query(measure))
+def _shares(comparison: Comparison, subject: str, seed: int) -> _FeatureShares | None:
+    """Explain a sample by the subject if it, or a part of it, learns from neighbors; else by the first that does."""
     for entrant in sorted(comparison.entrants, key=lambda each: each.name != subject):
         ranker = neighbor_part(entrant.ranker)
         if ranker is None:
             continue
-        shown = _shown(gains, seed)
-        queries = with_vectors(entrant.ranker, comparison.queries)[shown]
+        drawn = np.sort(np.random.default_rng(seed).permutation(len(comparison.queries))[:_EXPLAINED])
+        queries = with_vectors(entrant.ranker, comparison.queries)[drawn]
         explained = ranker.explain(queries)
-        weights = [each.weights for each in explained if each.weights is not None]
+        weights = np.array([each.weights for each in explained if each.weights is not None])
         overall = explained[0].global_weights
-        return _OwnModels(
-            name=entrant.name,
-            whole=ranker is entrant.ranker,
-            shown=shown,
-            nearest=tuple(
-                tuple(judged_names.get(qid, qid) for qid in map(str, each.neighbors[:_NEAREST].tolist()))
-                for each in explained
-            ),
-            shares=None
-            if overall is None
-            else _FeatureShares(feature_shares(np.array(weights), queries), feature_shares(overall, queries)),
-        )
+        if overall is not None:
+            by_query = feature_shares(weights, queries)
+            whole = ranker is entrant.ranker
+            return _FeatureShares(entrant.name, whole, by_query, feature_shares(overall, queries))
     return None
-
-
-def _shown(gains: Float64, seed: int) -> Int64:
-    """Return the positions of the queries that changed most, and of a sample of all."""
-    order = np.argsort(gains, kind="stable")
-    drawn = np.random.default_rng(seed).permutation(len(gains))[:_EXPLAINED]
-    return np.unique(np.concatenate([order[:EXTREMES], order[-EXTREMES:], drawn]))
-
-
-def sample(queries: QuerySet, n: int, seed: int = 0) -> QuerySet:
-    """Return a random sample of `n` queries in the order of the data, or all queries if there are fewer."""
-    if len(queries) <= n:
-        return queries
-    return queries[np.sort(np.random.default_rng(seed).choice(len(queries), n, replace=False))]
 
 
 def _study(comparison: Comparison, judged: QuerySet | None) -> Study:
@@ -336,30 +277,6 @@ def made_now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, with {', '.join(versions)}"
 
 
-def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[_Timing, ...]:
-    """Time fitted rankers on one query at a time, in turns, so that load on the machine affects all of them.
-
-    Parameters
-    ----------
-    rankers
-        Fitted rankers by name.
-    queries
-        Queries to rank. Each ranker first ranks one query untimed.
-    """
-    for ranker in rankers.values():
-        ranker.predict(queries[:1])
-    milliseconds: dict[str, list[float]] = {name: [] for name in rankers}
-    for query in queries:
-        for name, ranker in rankers.items():
-            start = time.perf_counter()
-            ranker.predict(query)
-            milliseconds[name].append(1000 * (time.perf_counter() - start))
-    return tuple(
-        _Timing(name, float(np.median(values)), float(np.quantile(values, 0.95)))
-        for name, values in milliseconds.items()
-    )
-
-
 def feature_shares(weights: Float64, queries: QuerySet) -> Float64:
     """Return how much each feature decides a ranking, as signed shares whose absolute values sum to 1.
 
@@ -367,18 +284,7 @@ def feature_shares(weights: Float64, queries: QuerySet) -> Float64:
     be compared between features with different units. The spread is the root of the mean variance within queries;
     missing values are ignored.
 
-    Parameters
-    ----------
-    weights
-        One weight vector per query, or a single one.
-    queries
-        Queries whose candidates define the spread.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays([[0.0, 0.0], [2.0, 20.0]], qid=[1, 1])
-    >>> feature_shares(np.array([3.0, -0.1]), queries).tolist()
-    [0.75, -0.25]
+    `weights` is one vector per query, or a single one; the spread is that of the candidates of `queries`.
     """
     effects = weights * _spread_within(queries)
     totals = np.abs(effects).sum(axis=-1, keepdims=True)
@@ -401,18 +307,7 @@ def _spread_within(queries: QuerySet) -> Float64:
 def query_names(queries: QuerySet, column: str | None = None) -> tuple[str, ...]:
     """Return the name of each query.
 
-    Parameters
-    ----------
-    queries
-        The queries.
-    column
-        Query column with the names; by default the first of `kinrank.study.leaks.TEXTS`, else the id.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays([[0.0], [0.0]], qid=[7, 8], query_columns={"text": ["alien", ""]})
-    >>> query_names(queries)
-    ('alien', '8')
+    By default, names are in the first column of `kinrank.study.leaks.TEXTS`; without one, they are the ids.
     """
     if column is not None and column not in queries.query_columns:
         known = ", ".join(map(repr, queries.query_columns)) or "none"

@@ -1,4 +1,4 @@
-"""Render a report as one HTML file with its style, script and charts inside, and write it."""
+"""Render a report as one HTML file with its style and script inside, and write it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from kinrank.measure import Measure
 from kinrank.registry import import_extra
 from kinrank.study.comparison import Comparison
 from kinrank.study.report import words
-from kinrank.study.report.charts import figures_of, format_number
-from kinrank.study.report.collect import EXTREMES, Report, clean, collect
+from kinrank.study.report.collect import Report, clean, collect
+from kinrank.study.report.words import format_number
 
 _SIZE = "###.# KB"  # placeholder for the file size, of the same length
 _FEATURES = 30
 _COUNTS = 0.005  # importance from which a feature has a direction
 SHOWN = 10
 """Documents in each list."""
+EXTREMES = 10
+"""Number of queries that are listed with the largest gains, and with the largest losses."""
 
 # Title of each section, and the part it needs; None if it is always shown.
 _SECTIONS = {
@@ -49,10 +51,8 @@ def render(report: Report) -> str:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string(here.joinpath("page.html.j2").read_text("utf-8"))
     safe = environment.filters["safe"]
-    figures = {name: safe(markup) for name, markup in figures_of(report).items()}
     page: str = template.render(
         **context_of(report),
-        figures=figures,
         style=safe(style),
         script=safe(script),
         policy=content_policy(style, script),
@@ -144,7 +144,7 @@ def context_of(report: Report) -> dict[str, Any]:
         "metric_tables": metric_table(report),
         "extremes": extremes(report),
         "titled": report.titles is not None,
-        "own_models": report.own_models,
+        "shares": report.shares,
         "terms": TERMS,
         "measure_terms": {str(measure): explain_measure(measure) for measure in comparison.measures},
         "method": _method(report),
@@ -170,22 +170,12 @@ def _answer(report: Report) -> dict[str, Any]:
         "change": format_number(paired.mean_difference, "+.4f"),
         "interval": f"{paired.confidence:.0%} interval {words.between(*paired.interval)}",
         "record": {"wins": f"{paired.wins:,}", "ties": f"{paired.ties:,}", "losses": f"{paired.losses:,}"},
-        "pace": _pace(report),
     }
 
 
 def _verdict(report: Report) -> str:
     verdict = report.claim.verdict
     return verdict if verdict in ("gain", "loss") else "unsure"
-
-
-def _pace(report: Report) -> dict[str, str] | None:
-    times = {timing.name: timing.median for timing in report.timings}
-    if report.subject not in times:
-        return None
-    baseline = report.comparison.baseline.name
-    note = f"{words.milliseconds(times[baseline])} with {baseline}" if baseline in times else "median"
-    return {"own": words.milliseconds(times[report.subject]), "note": note}
 
 
 def _unjudged(queries: QuerySet) -> str:
@@ -226,7 +216,6 @@ TERMS = {
     "p": "How probable a change at least this large would be if there were no difference, for this pair alone.",
     "holm": "The same, corrected for the number of tests of the table; up to 0.05 counts as significant.",
     "record": "Queries that the ranker ranks better than the baseline, equally well, and worse.",
-    "time": "The median time from features to scores, for one query at a time.",
     "global": "One linear model learned from all judged queries.",
     "importance": "How much of the differences between candidates comes from a feature: the size of its weight times "
     "its typical spread among the candidates of a query. All features of a query add up to 100%.",
@@ -291,7 +280,7 @@ def _number_of(p: float) -> str:
 
 
 def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:
-    """Return the queries with the largest gains and losses, their nearest judged queries and changed features."""
+    """Return the queries with the largest gains and losses."""
     gains = np.nan_to_num(report.gains)
     before, after = (each.per_query(report.measure) for each in (report.comparison.baseline, report.subject_entrant))
     order = np.argsort(-gains, kind="stable")
@@ -302,7 +291,6 @@ def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:
             "before": f"{before[query]:.2f}",
             "after": f"{after[query]:.2f}",
             "change": format_number(float(gains[query]), "+.2f"),
-            **_reasons(report, query),
             "lists": None if report.titles is None else before_and_after(report, query, report.titles),
         }
 
@@ -312,28 +300,12 @@ def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _reasons(report: Report, query: int) -> dict[str, Any]:
-    analysis = report.own_models
-    if analysis is None or query not in analysis.shown:
-        return {"nearest": (), "more": "", "less": ""}
-    position = int(np.searchsorted(analysis.shown, query))
-    names = report.comparison.queries.feature_names
-    if analysis.shares is None:
-        return {"nearest": analysis.nearest[position], "more": "", "less": ""}
-    change = np.abs(analysis.shares.by_query[position]) - np.abs(analysis.shares.overall)
-    return {
-        "nearest": analysis.nearest[position],
-        "more": names[int(np.argmax(change))] if change.max() > 0 else "",
-        "less": names[int(np.argmin(change))] if change.min() < 0 else "",
-    }
-
-
 def feature_table(report: Report) -> list[dict[str, str]] | None:
     """Return the importance of each feature in one model for all queries and, on average, in the queries' own.
 
     The most important come first. The mean is that of sizes, which queries of opposite directions do not cancel.
     """
-    shares = None if report.own_models is None else report.own_models.shares
+    shares = report.shares
     if shares is None:
         return None
     features, sizes = report.comparison.queries.feature_names, np.abs(shares.by_query).mean(axis=0)

@@ -8,10 +8,20 @@ from dataclasses import fields
 import numpy as np
 
 from kinrank.measure import Measure
-from kinrank.study.report.charts import format_number
 from kinrank.study.report.collect import LeakCheck, Report
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def format_number(value: float, spec: str) -> str:
+    """Format a number with a real minus sign and without a sign for zero.
+
+    Examples
+    --------
+    >>> format_number(-0.5, "+.2f"), format_number(0.0, "+.2f"), format_number(1200, ",.0f")
+    ('\u22120.50', '0', '1,200')
+    """
+    return "0" if value == 0 and spec.startswith("+") else format(value, spec).replace("-", "\u2212")
 
 
 def headline(report: Report) -> str:
@@ -70,7 +80,7 @@ def points(report: Report) -> list[str]:
     """Return the other main results, one sentence each."""
     answer = "" if report.answer is None else _typeset(report.answer.text)
     near_and_far = (f"{_typeset(each.text)}." for each in report.near_and_far)
-    return [sentence for sentence in (answer, *near_and_far, _balance(report), _cost(report)) if sentence]
+    return [sentence for sentence in (answer, *near_and_far, _balance(report)) if sentence]
 
 
 def _typeset(text: str) -> str:
@@ -88,26 +98,8 @@ def _balance(report: Report) -> str:
     )
 
 
-def _cost(report: Report) -> str:
-    times = {timing.name: timing.median for timing in report.timings}
-    baseline = report.comparison.baseline.name
-    if report.subject not in times:
-        return ""
-    takes = f"Ranking one query takes {milliseconds(times[report.subject])} with {report.subject}"
-    if baseline not in times:
-        return f"{takes}."
-    return f"{takes}, {milliseconds(times[baseline])} with {baseline} (medians)."
-
-
 def conventions(measure: Measure) -> str:
-    """Return all conventions of a measure by name.
-
-    Examples
-    --------
-    >>> from kinrank.measure import AP
-    >>> conventions(AP)
-    'relevant_from 1, ties order, no_relevant 0'
-    """
+    """Return all conventions of a measure by name."""
     own = [field.name for field in fields(measure) if field.name not in ("k", "ties", "no_relevant")]
     return ", ".join(f"{name} {getattr(measure, name)}" for name in (*own, "ties", "no_relevant"))
 
@@ -131,14 +123,3 @@ def p_value(p: float) -> str:
         return f"p = {p:.2g}"
     digits, _, power = f"{p:.1e}".partition("e")
     return f"p = {digits} × 10{str(int(power)).translate(_SUPERSCRIPT)}"
-
-
-def milliseconds(value: float) -> str:
-    """Format a time with about two significant digits.
-
-    Examples
-    --------
-    >>> milliseconds(0.0523), milliseconds(12.34)
-    ('0.05 ms', '12 ms')
-    """
-    return f"{value:.2f} ms" if value < 10 else f"{value:.0f} ms"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kinrank import QuerySet, read_letor
 from kinrank.errors import DataError, ParameterError
-from kinrank.measure.evaluation import LevelMean, difficulty_levels, mean_by_level
+from reproduction.difficulty import LevelMean, difficulty_levels, mean_by_level
 
 
 def levels_of(counts: list[int], **settings: int) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from kinrank.errors import DataError
-from kinrank.measure.evaluation import by_rank, rank_curve, rank_of, upper_bound
+from reproduction.oracles import by_rank, rank_curve, rank_of, upper_bound
 
 TABLES = hnp.arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 8)), elements=st.floats(0, 1))
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from kinrank.errors import DataError, ParameterError
-from kinrank.measure import compare_resampled
+from reproduction.resampled import compare_resampled
 
 REPEATS, FOLDS = 10, 5
 
