@@ -25,7 +25,8 @@ FAMILY = 0.6
 """Texts with a higher similarity are near-duplicates: they belong to one family."""
 _SHORTEST, _LONGEST = 3, 5
 _MOST_BUCKETS, _LEAST_BUCKETS = 2**22, 2**12
-_MOST_READ = 200_000  # entries of the index to read for a query; from there on, only its rarest n-grams count
+_SPREAD = np.int64(0x9E3779B1)
+_MOST_READ = 32_000  # entries of the index to read for a query; from there on, only its rarest n-grams count
 _SEED, _PRIME, _MIX = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(0xFF51AFD7ED558CCD)
 _SHIFT, _SPACE = np.uint64(32), np.uint32(32)
 
@@ -349,11 +350,14 @@ def _nearest(  # type: ignore[no-untyped-def]
     key,
     most_read,
 ):
-    n_known = len(known_offsets) - 1
     places = np.full((len(offsets) - 1, n), -1, dtype=np.int32)
     values = np.zeros((len(offsets) - 1, n), dtype=np.float32)
-    sums = np.zeros(n_known, dtype=np.float32)
-    touched = np.empty(n_known, dtype=np.int32)
+    # A table of the known texts that share a term: its size depends on what is read, not on how many are known.
+    slots = np.int64(2)
+    while slots < 2 * min(most_read, len(text)):
+        slots *= 2
+    owner, sums = np.full(slots, -1, dtype=np.int32), np.zeros(slots, dtype=np.float32)
+    touched = np.empty(slots // 2 + 1, dtype=np.int64)
     for i in range(len(offsets) - 1):
         own = np.arange(offsets[i], offsets[i + 1])
         lengths = np.empty(len(own), dtype=np.int64)
@@ -367,24 +371,30 @@ def _nearest(  # type: ignore[no-untyped-def]
         n_touched, read = 0, 0
         for j in own:
             start, stop = starts[term[j]], starts[term[j] + 1]
-            if read + stop - start > most_read and read > 0:
-                break
+            stop = min(stop, start + most_read - read)
             read += stop - start
             for entry in range(start, stop):
                 place = text[entry]
-                if sums[place] == 0.0:
-                    touched[n_touched] = place
+                slot = (np.int64(place) * _SPREAD) & (slots - 1)
+                while owner[slot] != place and owner[slot] >= 0:
+                    slot = (slot + 1) & (slots - 1)
+                if owner[slot] < 0:
+                    owner[slot] = place
+                    touched[n_touched] = slot
                     n_touched += 1
-                sums[place] += weight[j] * text_weight[entry]
+                sums[slot] += weight[j] * text_weight[entry]
+            if read == most_read:
+                break
         wanted = n if whole else 4 * n
         best, best_values = np.empty(wanted, dtype=np.int32), np.empty(wanted, dtype=np.float32)
         size = 0
         for j in range(n_touched):
-            place = touched[j]
+            slot = touched[j]
+            place = owner[slot]
             same = len(key) > 0 and known_key[place] == key[i]
             if not same and (len(allowed) == 0 or allowed[place]):
-                size = _keep_best(best, best_values, size, place, sums[place])
-            sums[place] = 0.0
+                size = _keep_best(best, best_values, size, place, sums[slot])
+            owner[slot], sums[slot] = -1, 0.0
         if not whole:
             for j in range(size):
                 known = best[j]
