@@ -135,3 +135,18 @@ def test_compare_takes_a_group_with_most_queries(kinrank, camps: QuerySet, workd
     assert done.exit_code == 0, done.stderr
     assert "one group has 42 of 60 queries, more than a part of 15" in done.stderr
     assert "by 19 groups of queries" in done.stdout
+
+
+def test_queries_that_a_model_was_trained_on_are_left_out_if_asked(kinrank, camps: QuerySet, workdir: Path):
+    library.KnnRanker(n_neighbors=5).fit(camps[40:55]).save("newer")  # trained on 15 of the 20 test queries
+    refused = kinrank("compare", "test", "./newer", "./knn")
+    assert refused.exit_code == 2
+    assert "leave them out with leaks='drop' (--leaks drop on the command line)" in refused.stderr
+    done = kinrank("compare", "test", "./newer", "./knn", "--leaks", "drop")
+    assert done.exit_code == 0, done.stderr
+    assert "15 of 20 test queries are left out: models were trained on them (./newer 15)" in done.stderr
+    assert done.stdout.startswith("NDCG @ 10, 5 queries")
+    library.KnnRanker(n_neighbors=5).fit(camps[40:]).save("newer")
+    none_left = kinrank("compare", "test", "./newer", "./knn", "--leaks", "drop")
+    assert none_left.exit_code == 2
+    assert "all 20 test queries are in the training data of a model" in none_left.stderr

@@ -14,6 +14,7 @@ _LISTS = ("unexplored", "trusted", "encoders")
 SETTINGS = (
     "max_novelty",
     "min_fidelity",
+    "engine_seconds",
     "in_flight",
     "need_database",
     "map_models",

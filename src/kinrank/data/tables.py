@@ -63,6 +63,8 @@ QUERY_PREFIX = "query."
 DOCUMENT_PREFIX = "document."
 INFO_PREFIX = "info."
 _TEXT = QUERY_PREFIX + "text"
+DATE = QUERY_PREFIX + "date"
+"""The day on which a query was first asked, as text; ``kinrank clicks`` writes it, to split by time."""
 WEIGHT = "sample_weight"
 TITLE = "doc_title"
 _ROWS_AT_ONCE = 4096

@@ -31,6 +31,7 @@ from kinrank.rankers.kin.parts import WEIGHTS
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.single import SingleRanker
+from kinrank.registry import how_to_install
 from kinrank.study.answer import RUNGS
 from kinrank.study.comparison import Entrant, Fittable
 from kinrank.study.peers import PEERS, LightGBMPeer
@@ -73,7 +74,7 @@ def _rung(name: str, ranker: Any) -> str | None:
 def missing_trees(queries: QuerySet) -> str:
     """Return why the ladder ends before trees on these queries; an empty text if it does not."""
     if importlib.util.find_spec("lightgbm") is None:
-        return "Trees were not measured: they need pip install 'kinrank[lightgbm]'."
+        return f"Trees were not measured: they need {how_to_install('lightgbm')} in a checkout."
     grades = queries.grades
     if np.any((grades < 0) | (grades > HIGHEST_GRADE) | (grades != np.floor(grades))):
         return f"Trees were not measured: they need whole grades from 0 to {HIGHEST_GRADE}."

@@ -226,7 +226,8 @@ class Study:
         if seen is not None and seen.any() and self.leaks != "warn":
             raise LeakError(
                 f"{name}: {seen.sum():,} of {len(seen):,} test queries are in this model's training data, "
-                f"for example {queries.qid[seen][0].item()!r}: test on other queries"
+                f"for example {queries.qid[seen][0].item()!r}: test on other queries, or leave them out with "
+                "leaks='drop' (--leaks drop on the command line)"
             )
 
     def unchecked(self, entrants: Sequence[Entrant]) -> tuple[str, ...]:
