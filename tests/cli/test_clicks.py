@@ -11,10 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank import QuerySet, load, read_parquet
+from kinrank.clicks.arms import compare_arms
+from kinrank.clicks.read import LogOptions
 from kinrank.data.split import split_queries
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger, ResumableLog, read_judgments
+from kinrank.errors import DataError, FileFormatError
 from kinrank.memory.evidence import Evidence
 from tests.engines.toy import ToyEngine
 
@@ -226,3 +229,27 @@ def test_judgments_of_a_log_without_times_have_no_date(kinrank, tmp_path: Path, 
     Path("log.csv").write_text("query,session,document,rank,clicked\na,s1,d1,1,1\na,s1,d2,2,0\na,s2,d1,1,0\n")
     assert kinrank("clicks", "log.csv", "--out", "judged.parquet", "--model", "none").exit_code == 0
     assert "query.date" not in pq.read_table("judged.parquet").column_names
+
+
+def test_a_table_is_compared_by_a_column(kinrank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    lists = np.arange(800)
+    table = pa.table({
+        "query": pa.array(np.repeat([f"q{number % 7}" for number in lists], 2)),
+        "visit": pa.array(np.repeat(lists, 2)),
+        "rank": pa.array(np.tile([1, 2], 800)),
+        "clicked": pa.array(np.column_stack([lists % 2, lists % 3 == 0]).ravel().astype(bool)),
+        "variant": pa.array(np.repeat(np.array(["old", "new"])[lists % 2], 2)),
+        "revenue": pa.array(np.column_stack([lists % 2 * 9.5, 0 * lists]).ravel()),
+    })  # fmt: skip
+    pq.write_table(table, "log.parquet")
+    done = kinrank("clicks", "log.parquet", "--compare", "variant", "--columns", "session=visit")
+    assert done.exit_code == 0, done.stderr
+    lines = {line.split("  ")[0]: line.split() for line in done.stdout.splitlines()}
+    assert lines["variant"][:3] == ["variant", "new", "old"]
+    assert lines["value per search"][3:6] == ["9.5000", "0.0000", "-9.5000"]
+    assert "old is worse in clicks per search" in done.stderr
+    with pytest.raises(FileFormatError, match="no column 'session'"):
+        compare_arms(["log.parquet"], "variant")
+    with pytest.raises(DataError, match="'visit' must name two arms, got 800"):
+        compare_arms(["log.parquet"], "visit", options=LogOptions(columns={"session": "visit"}))

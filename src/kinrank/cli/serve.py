@@ -15,6 +15,7 @@ SETTINGS = (
     "max_novelty",
     "min_fidelity",
     "engine_seconds",
+    "engine_share",
     "in_flight",
     "need_database",
     "map_models",

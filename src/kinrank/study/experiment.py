@@ -58,6 +58,7 @@ def run_experiment(
     seed: int = 0,
     evidence: SplitInTime | None = None,
     families: Families = None,
+    engine: str | None = None,
 ) -> Experiment:
     """Fit, rank, measure and compare entrants.
 
@@ -86,6 +87,8 @@ def run_experiment(
     families
         Whether queries with similar texts are never split across folds, and may vary together in tests: as in
         `kinrank.study.study.Study.split`. None: if an entrant remembers judgments or choices.
+    engine
+        The feature by which the engine ranks, or its logged rank: the engine is then the first entrant.
 
     Examples
     --------
@@ -122,7 +125,8 @@ def run_experiment(
     rungs = _missing_rungs(rankers, study) if ladder else []
     n_folds = max(1, len(study.folds))
     progress = Parts(n_folds * (len(names) + sum(COSTS[rung] for rung in rungs)))
-    entrants = [study.enter(name, progress) for name in names]
+    entrants = [] if engine is None else [study.enter_engine(engine)]
+    entrants += [study.enter(name, progress) for name in names]
     return Experiment(
         comparison=study.compare(entrants, baseline, pairs),
         leaks=study.reports,

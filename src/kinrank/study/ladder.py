@@ -20,6 +20,7 @@ from sklearn.base import clone
 from kinrank.data.hashes import hash_texts
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
+from kinrank.data.tables import ENGINE_RANK
 from kinrank.data.texts import TEXT
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import HIGHEST_GRADE
@@ -97,8 +98,13 @@ def missing_memory(queries: QuerySet, group: str | None = None) -> str:
 
 
 def engine_feature(queries: QuerySet) -> str | None:
-    """Return the feature that is the score of the engine; None if none is called so."""
-    return ENGINE_SCORE if ENGINE_SCORE in queries.feature_names else None
+    """Return what has the order of the engine: the feature `ENGINE_SCORE`, or the rank that ``kinrank log`` writes.
+
+    None if there is neither.
+    """
+    if ENGINE_SCORE in queries.feature_names:
+        return ENGINE_SCORE
+    return ENGINE_RANK if ENGINE_RANK in queries.doc_columns else None
 
 
 def ladder(kin: KinRanker, engine: str | None = None) -> dict[str, Callable[[], Fittable]]:

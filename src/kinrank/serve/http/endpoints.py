@@ -24,7 +24,7 @@ from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import DataError, NotStoredError, StaleReplicaError, StoreUnavailableError, UnsupportedByModelError
 from kinrank.serve.audit import AuditEntry
 from kinrank.serve.events.log import RAW_DAYS, Shown
-from kinrank.serve.experiments import DRAW, draw_for
+from kinrank.serve.experiments import DRAW, ENGINE, arm_of, draw_for
 from kinrank.serve.http import bodies
 from kinrank.serve.http.bodies import parse_events
 from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
@@ -171,6 +171,11 @@ def model_named(request: Request, named: str | None) -> str | None:
             f"{MODEL_HEADER} names the model {header[:100]!r} and the body {named[:100]!r}: name one of them"
         )
     return header if named is None else named
+
+
+def seed_of(request: Request) -> str:
+    """Return what decides how a list is made up, the same for all its pages: its id, or that of the request."""
+    return request.headers.get(QUERY_HEADER) or REQUEST_ID.get() or ""
 
 
 def is_packed(request: Request) -> bool:
@@ -429,7 +434,9 @@ class Endpoints:
         with self._counted(request):
             candidates, models = await self.reader.parse(request, partial(bodies.parse_rank, packed=is_packed(request)))
             self.feedback.begin(request, may_explore=models is None)
-            ranking = await self._rank(request, candidates, models, self.reader.expires(request))
+            arm, model, models = self._arm(request, models)
+            ranking = await self._rank(request, candidates, model, models, self.reader.expires(request))
+        ranking = replace(ranking, arm=arm)
         self._service.count(ranking)
         _log_result(ranking)
         ranking = self._service.rules.book.apply(ranking, candidates.text)
@@ -489,8 +496,9 @@ class Endpoints:
         body = await self.reader.parse(request, partial(bodies.parse, body=bodies.SearchBody))
         searcher = self._require_engine()
         options = self._permitted(request, searcher, body)
-        model = model_of(request)
-        self.feedback.begin(request)
+        models = bodies.pair_of(body.interleave)
+        self.feedback.begin(request, may_explore=models is None)
+        arm, model, models = self._arm(request, models)
         result = await self._engine_lane.run(
             lambda: searcher.search(
                 body.query,
@@ -500,10 +508,13 @@ class Endpoints:
                 model=model,
                 options=options,
                 explain=body.explain,
+                interleaved=models,
+                seed=seed_of(request),
             ),
             self._engine_seconds,
             _ENGINE_LATE,
         )
+        result = replace(result, ranking=replace(result.ranking, arm=arm))
         _log_result(result.ranking)
         if result.problem is not None:
             add_log_fields(remembered_problem=result.problem)
@@ -636,11 +647,15 @@ class Endpoints:
             end()
 
     async def _rank(
-        self, request: Request, candidates: CandidateSet, models: tuple[str, str] | None, expires: float
+        self,
+        request: Request,
+        candidates: CandidateSet,
+        model: str | None,
+        models: tuple[str, str] | None,
+        expires: float,
     ) -> Ranking:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Ranking | None] = loop.create_future()
-        model = model_of(request)
 
         def settle(ranking: Ranking | None) -> None:
             if not future.done():
@@ -652,7 +667,7 @@ class Endpoints:
         if models is None:
             self._service.submit(candidates, model, deliver, expires=expires)
         else:
-            seed = REQUEST_ID.get() or ""
+            seed = seed_of(request)
             self._service.submit_interleaved(candidates, models, seed, deliver, expires=expires)
         timer = loop.call_later(max(0.0, expires - time.perf_counter()), settle, None)
         try:
@@ -660,6 +675,22 @@ class Endpoints:
         finally:
             timer.cancel()
         return self._service.late(candidates, model) if ranking is None else ranking
+
+    def _arm(
+        self, request: Request, models: tuple[str, str] | None
+    ) -> tuple[str | None, str | None, tuple[str, str] | None]:
+        """Return the arm of the A/B test that a request is in, and what ranks it: a model, or two.
+
+        Requests that name models are in no arm, unless everybody is sent to the engine.
+        """
+        share, model = self._settings.engine_share, model_of(request)
+        if share >= 1:
+            return ENGINE, ENGINE, None
+        if not share or model is not None or models is not None:
+            return None, model, models
+        unit = request.headers.get(SESSION_HEADER) or request.headers.get(CLIENT_HEADER) or seed_of(request)
+        arm = arm_of(unit, share)
+        return arm, (ENGINE if arm == ENGINE else None), None
 
     def _require_engine(self) -> Searcher:
         if self._searcher is None:
@@ -686,6 +717,8 @@ class Endpoints:
 def _log_result(result: Ranking | QueryWeights) -> None:
     """Add the model and its version, or the reason why it did not rank, to the log line of the request."""
     add_log_fields(model=result.model)
+    if isinstance(result, Ranking) and result.arm is not None:
+        add_log_fields(arm=result.arm)
     if result.version is not None:
         add_log_fields(version=result.version)
     if result.fallback is not None:
