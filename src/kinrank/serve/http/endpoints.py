@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +21,15 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from kinrank.engines.query_dsl import SearchOptions
-from kinrank.errors import DataError, NotStoredError, StaleReplicaError, StoreUnavailableError, UnsupportedByModelError
+from kinrank.errors import (
+    DataError,
+    EngineError,
+    NotStoredError,
+    ParameterError,
+    StaleReplicaError,
+    StoreUnavailableError,
+    UnsupportedByModelError,
+)
 from kinrank.serve.audit import AuditEntry
 from kinrank.serve.events.log import RAW_DAYS, Shown
 from kinrank.serve.experiments import DRAW, ENGINE, arm_of, draw_for
@@ -50,7 +58,7 @@ from kinrank.serve.http.responses import (
 )
 from kinrank.serve.keys import Key, Role
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
-from kinrank.serve.rules import MOST_KNOWN, Rule
+from kinrank.serve.rules import MOST_KNOWN, Action, Rule, ended_words
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
@@ -289,9 +297,10 @@ REMOVE_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
 class _RuleEndpoints:
     """Handles /v1/rules."""
 
-    def __init__(self, service: Service, reader: RequestReader) -> None:
+    def __init__(self, service: Service, reader: RequestReader, searcher: Searcher | None) -> None:
         self._service = service
         self._reader = reader
+        self._searcher = searcher
         self._lane = Lane("the rules", 2)
 
     def close(self) -> None:
@@ -311,7 +320,20 @@ class _RuleEndpoints:
             note=body.note,
             days=body.days,
         )
+        await self._check_document(rule)
         return json_response(to_rule_response(await self._run(lambda: self._service.rules.add(rule))))
+
+    async def _check_document(self, rule: Rule) -> None:
+        """Raise `DataError` if the attached engine does not know the document of a rule; if it is away, do nothing."""
+        if self._searcher is None or rule.action is Action.HIDE:
+            return
+        engine, seconds = self._searcher.engine, self._service.settings.engine_seconds
+        with suppress(EngineError, ParameterError, HttpError):  # without its answer, the rule is taken as it is
+            logged = await self._lane.run(
+                lambda: engine.log(rule.query, [rule.document], timeout=seconds), seconds + 1, _ENGINE_LATE
+            )
+            if not logged.found[0]:
+                raise DataError(f"the engine has no document {rule.document!r}: check the id of the document")
 
     async def list_rules(self, request: Request) -> Response:
         """Return the rules that hold and, with history=true, those that ended."""
@@ -328,7 +350,9 @@ class _RuleEndpoints:
             raise DataError(f"rule must be the number of a rule, as in DELETE /v1/rules?rule=7, got {given[:100]!r}")
         removed = await self._run(lambda: self._service.rules.remove(int(given), _author(request)))
         if removed is None:
-            raise HttpError(404, "unknown-rule", f"there is no rule {given} that holds: see GET /v1/rules")
+            known = await self._run(lambda: self._service.rules.store.rules(history=True))
+            ended = next((ended_words(rule) for rule in known if rule.number == int(given)), "see GET /v1/rules")
+            raise HttpError(404, "unknown-rule", f"there is no rule {given} that holds: {ended}")
         return json_response(to_rule_response(removed))
 
     async def preview_rule(self, request: Request) -> Response:
@@ -407,7 +431,7 @@ class Endpoints:
         service.expected = self._rankings.__getitem__
         self.reader = RequestReader(service, metrics)
         self.feedback = _Feedback(service, self.reader)
-        self.rules = _RuleEndpoints(service, self.reader)
+        self.rules = _RuleEndpoints(service, self.reader, searcher)
         self._audit_lane = Lane("the audit log", 1)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
