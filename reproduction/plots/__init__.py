@@ -1,4 +1,4 @@
-"""The plots of the page, drawn from the results. They need Matplotlib: ``pip install 'kinrank[report]'``."""
+"""The plots of the page, drawn from the results. They need Matplotlib: ``pip install '.[report]'``."""
 
 from __future__ import annotations
 

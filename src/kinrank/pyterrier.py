@@ -1,4 +1,4 @@
-"""Rankers in PyTerrier pipelines (``pip install 'kinrank[pyterrier]'``): an estimator, and an artifact to keep it.
+"""Rankers in PyTerrier pipelines (``pip install '.[pyterrier]'``): an estimator, and an artifact to keep it.
 
 ::
 

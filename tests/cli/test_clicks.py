@@ -11,9 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank import QuerySet, load, read_parquet
+from kinrank.clicks.arms import compare_arms
+from kinrank.clicks.read import LogOptions
+from kinrank.data.split import split_queries
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger, ResumableLog, read_judgments
+from kinrank.errors import DataError, FileFormatError
 from kinrank.memory.evidence import Evidence
 from tests.engines.toy import ToyEngine
 
@@ -195,3 +199,57 @@ def test_a_log_without_anything_to_write_is_refused(kinrank, log: Path):
     done = kinrank("clicks", log)
     assert done.exit_code == 2
     assert "pass --out FILE for judgments, --evidence DIR for evidence, or both" in done.stderr
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_judgments_have_the_day_on_which_a_query_was_first_asked(kinrank, tmp_path: Path, monkeypatch, suffix: str):
+    monkeypatch.chdir(tmp_path)
+    columns = ["query,session,document,rank,clicked,time"]
+    rows = [
+        f"movie {query},s{query}-{day},d{place},{place + 1},{int(place == day % 2)},2026-10-{query + day + 1:02}"
+        for query in range(20)
+        for day in range(8)
+        for place in np.random.default_rng([query, day]).permutation(4)
+    ]
+    Path("log.csv").write_text("\n".join(columns + rows))
+    done = kinrank("clicks", "log.csv", "--out", f"judgments.{suffix}", "--model", "none")
+    assert done.exit_code == 0, done.stderr
+    judged = read_judgments(f"judgments.{suffix}")
+    dates = dict(zip(judged.qid.tolist(), judged.query_columns["date"].tolist(), strict=True))
+    assert dates == {f"movie {query}": f"2026-10-{query + 1:02}" for query in range(20)}
+    ResumableLog(tmp_path / "week.parquet", judged, FeatureLogger(ToyEngine())).write(RetryingPool(1), lambda _: None)
+    logged = read_parquet("week.parquet")
+    assert sorted(logged.query_columns["date"]) == sorted(dates.values())
+    _, new = split_queries(logged, (0.8, 0.2), time="date")
+    assert sorted(new.qid) == [f"movie {query}" for query in range(16, 20)]
+
+
+def test_judgments_of_a_log_without_times_have_no_date(kinrank, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("log.csv").write_text("query,session,document,rank,clicked\na,s1,d1,1,1\na,s1,d2,2,0\na,s2,d1,1,0\n")
+    assert kinrank("clicks", "log.csv", "--out", "judged.parquet", "--model", "none").exit_code == 0
+    assert "query.date" not in pq.read_table("judged.parquet").column_names
+
+
+def test_a_table_is_compared_by_a_column(kinrank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    lists = np.arange(800)
+    table = pa.table({
+        "query": pa.array(np.repeat([f"q{number % 7}" for number in lists], 2)),
+        "visit": pa.array(np.repeat(lists, 2)),
+        "rank": pa.array(np.tile([1, 2], 800)),
+        "clicked": pa.array(np.column_stack([lists % 2, lists % 3 == 0]).ravel().astype(bool)),
+        "variant": pa.array(np.repeat(np.array(["old", "new"])[lists % 2], 2)),
+        "revenue": pa.array(np.column_stack([lists % 2 * 9.5, 0 * lists]).ravel()),
+    })  # fmt: skip
+    pq.write_table(table, "log.parquet")
+    done = kinrank("clicks", "log.parquet", "--compare", "variant", "--columns", "session=visit")
+    assert done.exit_code == 0, done.stderr
+    lines = {line.split("  ")[0]: line.split() for line in done.stdout.splitlines()}
+    assert lines["variant"][:3] == ["variant", "new", "old"]
+    assert lines["value per search"][3:6] == ["9.5000", "0.0000", "-9.5000"]
+    assert "old is worse in clicks per search" in done.stderr
+    with pytest.raises(FileFormatError, match="no column 'session'"):
+        compare_arms(["log.parquet"], "variant")
+    with pytest.raises(DataError, match="'visit' must name two arms, got 800"):
+        compare_arms(["log.parquet"], "visit", options=LogOptions(columns={"session": "visit"}))

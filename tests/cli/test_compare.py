@@ -135,3 +135,41 @@ def test_compare_takes_a_group_with_most_queries(kinrank, camps: QuerySet, workd
     assert done.exit_code == 0, done.stderr
     assert "one group has 42 of 60 queries, more than a part of 15" in done.stderr
     assert "by 19 groups of queries" in done.stdout
+
+
+def test_queries_that_a_model_was_trained_on_are_left_out_if_asked(kinrank, camps: QuerySet, workdir: Path):
+    library.KnnRanker(n_neighbors=5).fit(camps[40:55]).save("newer")  # trained on 15 of the 20 test queries
+    refused = kinrank("compare", "test", "./newer", "./knn")
+    assert refused.exit_code == 2
+    assert "leave them out with leaks='drop' (--leaks drop on the command line)" in refused.stderr
+    done = kinrank("compare", "test", "./newer", "./knn", "--leaks", "drop")
+    assert done.exit_code == 0, done.stderr
+    assert "15 of 20 test queries are left out: models were trained on them (./newer 15)" in done.stderr
+    assert done.stdout.startswith("NDCG @ 10, 5 queries")
+    library.KnnRanker(n_neighbors=5).fit(camps[40:]).save("newer")
+    none_left = kinrank("compare", "test", "./newer", "./knn", "--leaks", "drop")
+    assert none_left.exit_code == 2
+    assert "all 20 test queries are in the training data of a model" in none_left.stderr
+
+
+def test_the_engine_is_what_runs_today(kinrank, judged: QuerySet):
+    """Found by the rank that kinrank log writes, or named by a feature; a verdict goes from today to what to use."""
+    rank = np.concatenate([np.arange(size) + 1 for size in np.diff(judged.offsets)])
+    judged.replace(doc_columns={"engine_rank": rank}).save("logged")
+    done = kinrank("compare", "logged", "./knn")
+    assert done.exit_code == 0, done.stderr
+    order = MEASURE.per_query(-rank.astype(float), judged.grades, judged.offsets).mean()
+    today, command = done.stdout.splitlines()[-4:-2]
+    assert today.startswith(f"Today: the engine as it is {order:.4f}. Recommended: ./knn ")
+    assert command == "  kinrank admin models STORE --publish ./knn"
+    kept = kinrank("compare", "logged", "./knn", "./single", "--baseline", "./knn")
+    assert "Today: ./knn " in kept.stdout
+    assert "Keep it: that another entrant is better is not shown." in kept.stdout
+    assert "the engine as it is" in kept.stdout
+    named = kinrank("compare", "test", KNN, "single()", "--engine-feature", "f1", "--train", "train.parquet")
+    assert named.exit_code == 0, named.stderr
+    assert "Today: the engine as it is " in named.stdout
+    assert "kinrank train train.parquet --ranker knn --model model --set n_neighbors=5" in named.stdout
+    lost = kinrank("compare", "test", "./knn", "--baseline", "engine")
+    assert lost.exit_code == 2
+    assert "name it with --engine-feature FEATURE" in lost.stderr

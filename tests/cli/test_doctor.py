@@ -10,6 +10,7 @@ import pyarrow.csv as pacsv
 import pytest
 
 from kinrank import QuerySet, engines, read_parquet
+from kinrank.datasets import make_two_camps, simulate_clicks
 from tests.engines.toy import ToyEngine
 
 
@@ -20,7 +21,7 @@ def test_doctor_lists_what_is_there_and_how_to_get_the_rest(kinrank, monkeypatch
     assert found["system"]["numpy"] == np.__version__
     assert "lightgbm" in found["extras"]["lightgbm"]
     monkeypatch.setattr(doctor, "_version", lambda name: None)
-    assert "pip install 'kinrank[lightgbm]'" in kinrank("doctor").stdout
+    assert "pip install '.[lightgbm]'" in kinrank("doctor").stdout
 
 
 @pytest.fixture
@@ -87,3 +88,23 @@ def test_files_without_column_names_are_checked_too(kinrank, workdir: Path) -> N
     done = kinrank("doctor", "test.txt")
     assert "20 queries, 200 rows" in done.stdout
     assert done.stdout.endswith("kinrank train test.txt --model model\n")
+
+
+def test_a_click_log_is_recognized_and_the_printed_command_reads_it(kinrank, tmp_path: Path, monkeypatch) -> None:
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    queries = make_two_camps(n_queries=60, n_docs=6)
+    table = simulate_clicks(queries, queries.X[:, 0], n_lists=20, tail=0.2, depth=4, shuffle=0.6)
+    table = table.rename_columns(["search_term", "session_id", "sku", "position", "click", "timestamp"])
+    pacsv.write_csv(table, "clicklog.csv")
+    done = kinrank("doctor", "clicklog.csv")
+    assert done.exit_code == 0, done.stderr
+    assert "this looks like a click log" in done.stdout
+    [command] = [line for line in done.stdout.splitlines() if line.startswith("kinrank clicks")]
+    made = kinrank(*shlex.split(command)[1:])
+    assert made.exit_code == 0, made.stderr
+    assert Path("judgments.parquet").exists()
+    again = json.loads(kinrank("doctor", "clicklog.csv", "--json").stdout)
+    assert (again["ready"], again["commands"]) == (False, [command])
+    Path("ubi_queries.ndjson").write_text('{"user_query": "alien", "query_id": "1"}\n')
+    assert "kinrank clicks ubi_queries.ndjson" in kinrank("doctor", "ubi_queries.ndjson").stdout

@@ -108,3 +108,33 @@ def test_wrong_input_is_an_error(folder: Path, changed: dict[str, str], problem:
     assert done.returncode == 2, done.stderr
     assert problem in done.stderr.replace("\n", " ")
     assert json.dumps(done.stdout) == '""'
+
+
+def test_the_timeout_of_the_command_line_is_that_of_every_request(kinrank, tmp_path: Path, monkeypatch):
+    waited: list[float | None] = []
+
+    class Patient(ToyEngine):
+        def log(self, query, doc_ids, *, vector=None, timeout=None):
+            waited.append(timeout)
+            return super().log(query, doc_ids, vector=vector, timeout=timeout)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engines, "connect", lambda *_, **__: Patient())
+    Path("judged.tsv").write_text("qid\tquery\tdoc_id\ty\n1\tred car\td3\t1\n")
+    words = ["log", "--engine", "toy", "--features", "f.toml", "--judgments", "judged.tsv", "--out", "out.parquet"]
+    done = kinrank(*words, "--set", "timeout=45")
+    assert done.exit_code == 0, done.stderr
+    assert waited == [45.0]
+
+
+def test_the_rank_of_the_engine_is_logged_and_is_no_feature(kinrank, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engines, "connect", lambda *_, **__: ToyEngine())
+    Path("judged.tsv").write_text("qid\tquery\tdoc_id\ty\n1\tred car\td3\t1\n")
+    words = ["log", "--engine", "toy", "--features", "f.toml", "--judgments", "judged.tsv"]
+    assert kinrank(*words, "--out", "top.parquet").exit_code == 0
+    logged = read_parquet("top.parquet")
+    assert logged.doc_columns["engine_rank"].tolist() == [int(each[1:]) + 1 for each in logged.doc_id]
+    assert logged.feature_names == ("number", "even")
+    assert kinrank(*words, "--out", "judged.parquet", "--candidates", "judged").exit_code == 0
+    assert not read_parquet("judged.parquet").doc_columns

@@ -108,7 +108,7 @@ def test_paths_are_shortened_to_their_last_part_if_unique(report: Run, workdir: 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["test", "./single"], "a report needs at least two entrants"),
+        (["test", "./single"], "a report needs a baseline and a subject"),
         (["test", "./single", "nobody"], "'nobody' is not a model folder"),
         (["test", "./single", "./knn", "--measure", "XDCG"], "XDCG"),
         (["test", "./single", "knn(n_neighbors=5)x", "--train", "train.parquet"], "cannot read ranker"),

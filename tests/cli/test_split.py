@@ -7,6 +7,7 @@ import pytest
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.source import Source
+from kinrank.datasets import make_two_camps
 from kinrank.study.folds import has_near
 from tests.study.worlds import in_families
 
@@ -59,3 +60,25 @@ def test_wrong_parts_are_refused(kinrank, workdir: Path, words: list[str], messa
     done = kinrank("data", "split", "test", *words)
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_copies_of_a_query_stay_together_and_are_left_out_of_later_parts(kinrank, workdir: Path) -> None:
+    queries = make_two_camps(n_queries=40, n_docs=4)
+    texts = [f"text {number % 30}" for number in range(40)]
+    queries.replace(query_columns={"text": np.array(texts), "date": np.arange(40)}).save("copied")
+    for words, said in (([], "moved there"), (["--time", "date"], "left out")):
+        done = kinrank("data", "split", "copied", "a", "b", "--shares", "0.6,0.4", *words)
+        assert done.exit_code == 0, done.stderr
+        assert f"queries have the text or the feature rows of one in an earlier part: {said}" in done.stderr
+        first, second = Source("a").read(), Source("b").read()
+        assert not set(first.query_columns["text"]) & set(second.query_columns["text"])
+        assert len(first) + len(second) == (40 if said == "moved there" else 30)
+        tested = kinrank("compare", "b", "single()", "knn()", "--train", "a")
+        assert tested.exit_code == 0, tested.stderr
+
+
+def test_a_missing_time_is_called_time(kinrank, workdir: Path) -> None:
+    done = kinrank("data", "split", "test", "a", "b", "--time", "date")
+    assert done.exit_code == 2
+    assert "time 'date' is not a query column" in done.stderr
+    assert "kinrank clicks writes the day on which a query was first asked" in done.stderr

@@ -14,5 +14,7 @@ def test_search_features_are_those_of_the_hits():
 
 
 def test_search_features_raises_if_the_search_takes_all_the_time():
-    with pytest.raises(EngineTimeoutError, match="the search took all of the 0 s: increase timeout"):
+    with pytest.raises(
+        EngineTimeoutError, match="the search took all of the 0 s; allow more with --set timeout=SECONDS of kinrank log"
+    ):
         ToyEngine().search_features("red", size=3, timeout=0.0)

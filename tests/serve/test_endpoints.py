@@ -582,8 +582,9 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
 
 
 FIELDS = {
-    "Ranking": "ids scores model version fallback detail novelty teams query_id rules explored",
-    "SearchResponse": "ids scores model version fallback detail novelty teams query_id rules explored engine_ids total "
+    "Ranking": "ids scores model version fallback detail novelty teams query_id rules explored arm",
+    "SearchResponse": "ids scores model version fallback detail novelty teams query_id rules explored arm engine_ids "
+    "total "
     "fields facets explanation titles",
     "RuleResponse": "rule query action document places also_similar author note created expires removed removed_by "
     "words",

@@ -76,7 +76,7 @@ def test_ladder_ends_before_trees_without_lightgbm(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("kinrank.study.ladder.importlib.util.find_spec", lambda _: None)
     found = study(make_two_camps(n_queries=60, seed=0))
     assert list(found.answer.means) == ["linear", "local"]
-    assert found.answer.text.endswith("Trees were not measured: they need pip install 'kinrank[lightgbm]'.")
+    assert found.answer.text.endswith("Trees were not measured: they need pip install '.[lightgbm]' in a checkout.")
 
 
 def sharing(queries: QuerySet) -> QuerySet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from datetime import date, timedelta
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,6 +86,15 @@ def clicks(
             "object per line. You may look as often as you like.",
         ),
     ] = False,
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            "--compare",
+            metavar="ARM",
+            help="Compare the two arms of an A/B test instead, by the query attribute of UBI or the column of a table "
+            "that names them. You may look as often as you like.",
+        ),
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -96,9 +106,12 @@ def clicks(
         typer.Option(metavar="ADDRESS", help="Ray cluster in place of --workers: an address, auto or local."),
     ] = None,
 ) -> None:
-    """Make judgments from a click log, or decide between two interleaved models."""
+    """Make judgments from a click log, or decide between two interleaved models or two arms of an A/B test."""
     if interleaved:
         print_contest(log)
+        return
+    if arms is not None:
+        print_arms(log, arms, _pairs("columns", columns), _pairs("actions", actions))
         return
     from kinrank.clicks.choices import evidence_before_logs, examination_for
     from kinrank.clicks.judgments import (
@@ -314,3 +327,23 @@ def print_contest(events: list[str]) -> None:
     table.add_row("(tied)", f"{contest.ties:,}")
     console.print_result(table)
     console.info(contest.verdict)
+
+
+def print_arms(log: list[str], column: str, columns: dict[str, str], actions: dict[str, str]) -> None:
+    """Print what people did in the two arms of an A/B test."""
+    from rich.table import Table
+
+    from kinrank.clicks.arms import compare_arms
+    from kinrank.clicks.read import LogOptions
+
+    values = {name: _number("actions", value) for name, value in actions.items()}
+    with console.progress("reading"):
+        found = compare_arms(log, column, actions=values, options=LogOptions(columns=columns))
+    table = Table(column, found.first, found.second, "difference", "always-valid interval", box=None, pad_edge=False)
+    for what, pair in (("sessions", found.sessions), ("searches", found.searches)):
+        table.add_row(what, *(f"{count:,}" for count in pair))
+    for value in found.values:
+        interval = f"{value.low:+.4f} to {value.high:+.4f}" if isfinite(value.low) else "too few sessions"
+        table.add_row(value.name, f"{value.first:.4f}", f"{value.second:.4f}", f"{value.difference:+.4f}", interval)
+    console.print_result(table)
+    console.info(found.verdict)

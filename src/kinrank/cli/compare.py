@@ -17,12 +17,26 @@ from kinrank.cli.comparison_tables import (
     pairs_table,
     print_near_and_far,
     print_traffic,
+    recommendation,
     unchecked_warnings,
 )
 from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
-from kinrank.cli.options import AsJson, EvidenceFolder, Families, Group, Leaks, MeasureNames, OnLeak, Seed
+from kinrank.cli.options import (
+    AsJson,
+    EngineFeature,
+    EvidenceFolder,
+    Families,
+    Group,
+    Leaks,
+    MeasureNames,
+    OnLeak,
+    Seed,
+)
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
+
+ENGINE = "engine"
+"""The value of ``--baseline`` that stands for the order of the engine."""
 
 
 def compare(
@@ -44,7 +58,11 @@ def compare(
     measures: MeasureNames = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="ENTRANT", help="Entrant to compare the others with.", show_default="the first"),
+        typer.Option(
+            metavar="ENTRANT",
+            help="Entrant to compare the others with: what runs today; engine for the order of the engine.",
+            show_default="the engine if --engine-feature names its order, else the first",
+        ),
     ] = None,
     all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Test every pair of entrants.")] = False,
     ladder: Annotated[
@@ -52,18 +70,23 @@ def compare(
         typer.Option(help="Also fit what shows where a gain of kin comes from: LightGBM, kin without local models."),
     ] = True,
     evidence: EvidenceFolder = None,
+    engine: EngineFeature = None,
     leaks: Leaks = OnLeak.refuse,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure rankers, other libraries, models and runs, and compare them with the first or with --baseline."""
+    """Measure rankers, other libraries, models, runs and the engine, and compare them with what runs today."""
     from kinrank.measure import parse_measure
+    from kinrank.study.answer import RUNGS
     from kinrank.study.entrants import needs_fitting
     from kinrank.study.experiment import run_experiment
+    from kinrank.study.ladder import engine_feature
     from kinrank.study.leaks import leak_warning
     from kinrank.study.records import comparison_record
 
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or ["NDCG@10"]))
+    by_engine = baseline == ENGINE
+    baseline = None if by_engine else baseline
     names = list(dict.fromkeys([*([] if baseline is None else [baseline]), *entrants]))
     if train is not None and folds is not None:
         raise ParameterError("--train and --folds cannot be combined")
@@ -73,6 +96,12 @@ def compare(
     split = read_evidence(evidence)
     queries = read_queries(data)
     judged = None if train is None else read_queries(train, queries.n_features)
+    order = engine or engine_feature(queries)
+    if by_engine and order is None:
+        raise ParameterError("--baseline engine needs the order of the engine: name it with --engine-feature FEATURE")
+    if order is not None and baseline is None:
+        by_engine = by_engine or engine is not None or len(names) == 1
+        baseline = RUNGS["engine"] if by_engine else names[0]
     if train is not None or folds is not None:
         announce(queries if judged is None else judged, train or data)
     with console.progress("comparing"):
@@ -90,6 +119,7 @@ def compare(
             seed=seed,
             evidence=split,
             families=families,
+            engine=order,
         )
     for message in found.notes:
         console.info(message)
@@ -122,6 +152,9 @@ def compare(
         console.print_result("")
     if comparison.differences:
         console.print_result(note_on_tests(comparison, "for every pair" if all_pairs else None))
+        console.print_result("")
+    if order is not None:
+        console.print_result(recommendation(comparison, wanted[0], train or data))
         console.print_result("")
     print_near_and_far(found.near_and_far)
     if found.answer is not None:

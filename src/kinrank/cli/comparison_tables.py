@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -131,6 +132,34 @@ def note_on_tests(comparison: Comparison, against: str | None = None) -> str:
     n_tests = len(comparison.differences)
     corrected = f"; Holm: corrected for these {n_tests} tests" if n_tests > 1 else ""
     return f"p: paired t-test {against or f'against {comparison.baseline.name}'}{by}{corrected}"
+
+
+def recommendation(comparison: Comparison, measure: Measure, data: str) -> str:
+    """Return what runs today, what is recommended in its place, and the command for that."""
+    from kinrank.registry.notation import split_call
+    from kinrank.study.answer import LEVEL
+
+    today = comparison.baseline
+    start = f"Today: {today.name} {today.evaluation[measure]:.4f}."
+    better = [
+        each
+        for each in against_baseline(comparison, measure)
+        if each.paired.mean_difference > 0 and max(each.paired.p, each.p_holm) <= LEVEL
+    ]
+    if not better:
+        return f"{start} Keep it: that another entrant is better is not shown."
+    best = max(better, key=lambda each: each.paired.mean_difference)
+    [entrant] = [each for each in comparison.entrants if each.name == best.name]
+    line = (
+        f"{start} Recommended: {best.name} {entrant.evaluation[measure]:.4f} ({difference_with_interval(best.paired)})"
+    )
+    if entrant.origin == "model":
+        return f"{line}:\n  {shlex.join(['kinrank', 'admin', 'models', 'STORE', '--publish', best.name])}"
+    if entrant.origin != "ranker":
+        return f"{line}."
+    ranker, settings = split_call(best.name, "ranker")
+    words = ["kinrank", "train", data, "--ranker", ranker, "--model", "model"]
+    return f"{line}:\n  {shlex.join([*words, *(word for text in settings for word in ('--set', text))])}"
 
 
 def unchecked_warnings(experiment: Experiment) -> Iterator[str]:

@@ -10,7 +10,7 @@ from kinrank.cli import console
 from kinrank.cli.inputs import read_queries
 from kinrank.cli.options import Group, Seed, table_columns
 from kinrank.data.source import FORMATS, Source, write_sources
-from kinrank.errors import ParameterError
+from kinrank.errors import DataError, ParameterError
 
 
 def convert(
@@ -66,6 +66,7 @@ def split(
     from kinrank.data.source import output_format, write_queries
     from kinrank.data.split import note_on_large_group, split_queries
     from kinrank.study.folds import COLUMN, add_families
+    from kinrank.study.leaks import without_copies
 
     for path in parts:
         output_format(path)  # raises on a wrong name before the work
@@ -78,7 +79,17 @@ def split(
     for note in (related.note, None if time else note_on_large_group(queries, together, np.array(wanted))):
         if note:
             console.info(f"{data}: {note}")
-    split_parts = split_queries(queries, wanted, group=together, time=time, seed=seed)
+    made = split_queries(queries, wanted, group=together, time=time, seed=seed)
+    split_parts = without_copies(queries, made, group=group, move=time is None)
+    n_copies = sum(np.isin(part.qid, kept.qid, invert=True).sum() for part, kept in zip(made, split_parts, strict=True))
+    if n_copies:
+        console.info(
+            f"{data}: {n_copies:,} queries have the text or the feature rows of one in an earlier part: "
+            f"{'left out' if time is not None else 'moved there'}"
+        )
+    for path, part in zip(parts, split_parts, strict=True):
+        if not len(part):
+            raise DataError(f"{path}: no query is left that is not also in an earlier part: split other queries")
     for path, part in zip(parts, split_parts, strict=True):
         write_queries(part, path)
         console.info(f"{path}: {part!r}")

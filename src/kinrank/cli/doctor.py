@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import platform
 import re
+import shlex
 from dataclasses import asdict, astuple
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +18,7 @@ from kinrank.cli import console
 from kinrank.cli.options import AsJson, table_columns
 from kinrank.data.source import FORMATS, Source
 from kinrank.errors import DataError
+from kinrank.registry import how_to_install
 
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?P<version>[^;]*)(;.*extra == ['\"](?P<extra>[\w-]+)['\"])?")
 _FOR_CONTRIBUTORS = ("all", "docs", "dev")
@@ -43,7 +46,7 @@ def doctor(
     for extra, packages in installed["extras"].items():
         shown = ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
         missing = None in packages.values()
-        table.add_row(extra, shown, f"pip install 'kinrank[{extra}]'" if missing else "")
+        table.add_row(extra, shown, how_to_install(extra) if missing else "")
     console.print_result("")
     console.print_result(table)
 
@@ -51,14 +54,21 @@ def doctor(
 def _check_data(path: str, as_json: bool) -> None:
     from kinrank.data.delimited import read_delimited
     from kinrank.data.parquet import read_parquet_table
-    from kinrank.study.table_check import TableCheck, check_queries, check_table
+    from kinrank.study.table_check import TableCheck, check_queries, check_table, click_log_command
 
+    if Path(path).suffix in (".ndjson", ".jsonl", ".json"):
+        _say_click_log(shlex.join(["kinrank", "clicks", path, "--out", "judgments.parquet"]), as_json)
+        return
     source = Source(path)
     with console.progress(f"reading {path}"):
         if source.format in ("csv", "parquet"):
             columns = table_columns.get()
             texts = (columns["text"] or "text", "query.text")
             table = read_delimited(path, texts) if source.format == "csv" else read_parquet_table(path)
+            command = None if columns["y"] != "y" else click_log_command(table.column_names, path)
+            if command is not None:
+                _say_click_log(command, as_json)
+                return
             check = check_table(table, columns)
         else:
             check = TableCheck(queries=source.read())
@@ -76,6 +86,17 @@ def _check_data(path: str, as_json: bool) -> None:
             console.print_result(f"\n{command}")
     if not check.ready:
         raise DataError(f"{path}: solve the problems above and check again")
+
+
+def _say_click_log(command: str, as_json: bool) -> None:
+    """Print that a file looks like a click log, with the command that reads it."""
+    text = "this looks like a click log: make judgments of it first"
+    if as_json:
+        finding = {"level": "note", "subject": "click log", "text": text}
+        typer.echo(json.dumps({"findings": [finding], "ready": False, "commands": [command]}, indent=2))
+        return
+    console.print_result(f"note  click log  {text}")
+    console.print_result(f"\n{command}")
 
 
 def _findings() -> dict[str, Any]:

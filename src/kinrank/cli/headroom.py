@@ -13,6 +13,7 @@ from kinrank.cli.comparison_tables import difference_with_interval, print_near_a
 from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
 from kinrank.cli.options import (
     AsJson,
+    EngineFeature,
     EvidenceFolder,
     Families,
     Folds,
@@ -48,14 +49,7 @@ def headroom(
     linear: Annotated[
         bool, typer.Option("--linear", help="Measure linear models only, which takes seconds instead of minutes.")
     ] = False,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine-feature",
-            metavar="FEATURE",
-            help="The feature by which your engine ranks; by default engine_score.",
-        ),
-    ] = None,
+    engine: EngineFeature = None,
     details: Annotated[
         bool, typer.Option("--details", help="Also measure a bag of LightGBM models, and show all that was measured.")
     ] = False,

@@ -54,12 +54,16 @@ def log(
         raise ParameterError(
             f"{out}: cannot log to a LETOR file; write NAME.parquet or a folder and use kinrank data convert"
         )
-    with connect(engine, features, connections=workers, **parse_settings(None, settings or [])) as opened:
+    client = parse_settings(None, settings or [])
+    seconds_given = client.get("timeout")
+    limit = {"timeout": float(seconds_given)} if isinstance(seconds_given, int | float) else {}
+    with connect(engine, features, connections=workers, **client) as opened:
         logger = FeatureLogger(
             opened,
             candidates=candidates,  # type: ignore[arg-type]  # the logger rejects other values
             top=top,
             unjudged_weight=unjudged_weight,
+            **limit,
         )
         with console.progress("reading"):
             judged = read_judgments(judgments, **table_columns.get())

@@ -134,6 +134,15 @@ EvidenceFolder = Annotated[
         help="What people chose, from kinrank clicks --evidence, to also measure choices by traffic.",
     ),
 ]
+EngineFeature = Annotated[
+    str | None,
+    typer.Option(
+        "--engine-feature",
+        metavar="FEATURE",
+        help="The feature by which your engine ranks.",
+        show_default="engine_score, or the rank that kinrank log writes",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json/--no-json", help="Print JSON.")]
 
 EXAMPLES = 20

@@ -12,7 +12,7 @@ import typer
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import coverage_warnings, print_near_and_far, print_traffic
 from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
-from kinrank.cli.options import EvidenceFolder, Families
+from kinrank.cli.options import EngineFeature, EvidenceFolder, Families
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
@@ -54,6 +54,7 @@ def report(
         bool, typer.Option(help="With --train, also fit what shows where a gain of kin comes from.")
     ] = True,
     evidence_folder: EvidenceFolder = None,
+    engine: EngineFeature = None,
     families: Families = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the name of the data")] = None,
 ) -> None:
@@ -62,6 +63,7 @@ def report(
     from kinrank.progress import Parts
     from kinrank.study.entrants import remembers
     from kinrank.study.folds import wanted_families
+    from kinrank.study.ladder import engine_feature
     from kinrank.study.report import STEPS, collect, write_page
     from kinrank.study.report.words import evidence, headline, provenance
     from kinrank.study.study import Study
@@ -70,13 +72,17 @@ def report(
     import_extra("jinja2", "report")
     if not Path(out).absolute().parent.is_dir():
         raise ParameterError(f"--out {out}: its folder does not exist; create it first")
-    if len(entrants) < 2:
-        raise ParameterError("a report needs at least two entrants: a baseline and a subject")
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or DEFAULT_MEASURES))
     split = read_evidence(evidence_folder)
     n_features = _n_features(entrants)
     judged = None if train is None else read_queries(train, n_features)
     tests = read_queries(data, n_features or (judged.n_features if judged is not None else None))
+    order = engine or (engine_feature(tests) if len(entrants) == 1 else None)
+    if len(entrants) < 2 and order is None:
+        raise ParameterError(
+            "a report needs a baseline and a subject: name two entrants, or one and the order of the engine "
+            "(--engine-feature FEATURE)"
+        )
     announce(tests if judged is None else judged, train or data)
     labels = _labels(entrants)
     used = wanted_families(families, tests, chain([split is not None], map(remembers, entrants)))
@@ -88,7 +94,8 @@ def report(
         console.info(message)
     with console.progress("ranking"):
         progress = Parts(len(entrants))
-        measured = [replace(study.enter(text, progress), name=labels[text]) for text in entrants]
+        measured = [] if order is None else [study.enter_engine(order)]
+        measured += [replace(study.enter(text, progress), name=labels[text]) for text in entrants]
     with console.progress("testing the differences"):
         comparison = study.compare(measured)
     with console.progress("analyzing queries", STEPS) as advance:

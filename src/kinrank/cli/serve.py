@@ -14,6 +14,8 @@ _LISTS = ("unexplored", "trusted", "encoders")
 SETTINGS = (
     "max_novelty",
     "min_fidelity",
+    "engine_seconds",
+    "engine_share",
     "in_flight",
     "need_database",
     "map_models",

@@ -95,6 +95,8 @@ class ClickCounts:
     """What was read and dropped."""
     few: NDArray[np.bool_] | None = None
     """Pairs of queries that too few clients asked to write down their texts; None if the log names no clients."""
+    dates: pa.Array | None = None
+    """The day on which each query was first asked (ISO 8601), by its code; None if the log has no times."""
 
     @property
     def n_pairs(self) -> int:
@@ -150,7 +152,11 @@ _KEYS = ["code", "document"]
 
 
 def collect_cells(
-    batches: Iterable[pa.RecordBatch], texts: pa.Array, funnel: Funnel, few: NDArray[np.bool_] | None = None
+    batches: Iterable[pa.RecordBatch],
+    texts: pa.Array,
+    funnel: Funnel,
+    few: NDArray[np.bool_] | None = None,
+    dates: pa.Array | None = None,
 ) -> ClickCounts:
     """Build counts from a stream of cells.
 
@@ -197,6 +203,7 @@ def collect_cells(
         days={day: (numbers[f"{day}_impressions"], numbers[f"{day}_clicks"]) for day in DAYS},
         funnel=funnel,
         few=None if few is None else few[named["code"].to_numpy()],
+        dates=dates,
     )
 
 

@@ -17,6 +17,7 @@ from kinrank.arrays import Float64, Int64
 from kinrank.clicks.counts import ClickCounts, Numbers
 from kinrank.clicks.examination import Examination
 from kinrank.data.files import PathLike, atomic_writer
+from kinrank.data.tables import DATE
 from kinrank.errors import DataError, ParameterError
 from kinrank.parallel import Serial, Threads, map_ordered, usable_threads
 
@@ -222,9 +223,9 @@ def judgment_table(
     Returns
     -------
     pyarrow.Table
-        qid, query, doc_id, y (the grade), sample_weight, and the columns of details: info.rate (clicks over looks),
-        info.attractiveness (pulled to the mean) with its 90% interval info.low to info.high, info.impressions,
-        info.clicks.
+        qid, query, query.date (the day on which the query was first asked, if the log has times), doc_id, y (the
+        grade), sample_weight, and the columns of details: info.rate (clicks over looks), info.attractiveness (pulled
+        to the mean) with its 90% interval info.low to info.high, info.impressions, info.clicks.
     """
     cuts = np.asarray(thresholds, dtype=np.float64)
     if not len(cuts) or np.any(cuts <= 0) or np.any(np.diff(cuts) <= 0):
@@ -232,10 +233,12 @@ def judgment_table(
     impressions = counts.by_pair(counts.impressions)
     relative = found.rate / found.prior_mean
     query = counts.query.cast(pa.string())
+    dates = {} if counts.dates is None else {DATE: counts.dates.take(counts.query.indices)}
     table = pa.table(
         {
             "qid": query,
             "query": query,
+            **dates,
             "doc_id": counts.document.cast(pa.string()),
             "y": pa.array(np.searchsorted(cuts, relative, side="right").astype(np.float32)),
             "sample_weight": pa.array(found.weight.astype(np.float32)),

@@ -707,6 +707,7 @@ def _create_impressions(database: DuckDBPyConnection, paths: list[Path], options
 def _count_cells(database: DuckDBPyConnection, options: LogOptions, funnel: Funnel, *, cascade: bool) -> ClickCounts:
     """Count the impressions by query, document and rank in one pass, together with those that are dropped."""
     texts = _number_texts(database)
+    dates = _first_dates(database)
     counted = _counted(database)
     joined = "impressions LEFT JOIN texts USING (query)"
     if cascade:  # Users read from the top to their last click, and everything if they click nothing.
@@ -725,7 +726,7 @@ def _count_cells(database: DuckDBPyConnection, options: LogOptions, funnel: Funn
         FROM (SELECT *, coalesce(reason, CASE WHEN code IS NULL THEN 'no query text' END) AS why FROM {joined})
         GROUP BY 1, 2, 3, 4 ORDER BY 1 NULLS FIRST, 2, 3, 4""")
     few = _asked_by_few(database, options.min_clients, len(texts))
-    return collect_cells(cells.to_arrow_reader(_BATCH), texts, funnel, few)
+    return collect_cells(cells.to_arrow_reader(_BATCH), texts, funnel, few, dates)
 
 
 def _asked_by_few(database: DuckDBPyConnection, fewest: int, n_texts: int) -> NDArray[np.bool_] | None:
@@ -738,6 +739,16 @@ def _asked_by_few(database: DuckDBPyConnection, fewest: int, n_texts: int) -> ND
         JOIN texts USING (query) GROUP BY code HAVING count(DISTINCT client) >= {fewest}""")
     few[asked.fetchnumpy()["code"]] = False
     return few
+
+
+def _first_dates(database: DuckDBPyConnection) -> pa.Array | None:
+    """Return the day on which each text was first asked, empty if unknown, by its code; None if no list has a time."""
+    if not scalar(database, "SELECT count(*) FROM (SELECT 1 FROM query_times WHERE time IS NOT NULL LIMIT 1)"):
+        return None
+    dates = database.sql("""
+        SELECT coalesce(strftime(make_timestamp(min(time) * 1000000), '%Y-%m-%d'), '') AS date
+        FROM texts LEFT JOIN query_times USING (query) GROUP BY code ORDER BY code""").to_arrow_table()
+    return dates["date"].combine_chunks()
 
 
 def _number_texts(database: DuckDBPyConnection) -> pa.Array:

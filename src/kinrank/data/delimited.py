@@ -11,7 +11,7 @@ import pyarrow.csv as pacsv
 
 from kinrank.data.files import PathLike, atomic_writer, read_bytes
 from kinrank.data.queryset import QuerySet
-from kinrank.data.tables import ColumnNames
+from kinrank.data.tables import DATE, ColumnNames
 from kinrank.errors import DataError, FileFormatError
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -70,7 +70,7 @@ def read_delimited(path: PathLike, as_text: Iterable[str] = ()) -> pa.Table:
                 delimiter=SEPARATORS[suffix], quote_char='"' if suffix == ".csv" else False
             ),
             convert_options=pacsv.ConvertOptions(
-                column_types=dict.fromkeys(as_text, pa.string()), strings_can_be_null=False
+                column_types=dict.fromkeys((DATE, *as_text), pa.string()), strings_can_be_null=False
             ),
         )
     except pa.ArrowInvalid as error:

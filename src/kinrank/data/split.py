@@ -56,7 +56,10 @@ def split_queries(
     shares = np.asarray(fractions, dtype=np.float64)
     if shares.ndim != 1 or len(shares) < 2 or not np.all(shares > 0) or not np.isclose(shares.sum(), 1.0):
         raise ParameterError(f"fractions must be two or more positive numbers with sum 1, got {list(fractions)}")
-    part = _part_of_query(queries, shares, group if time is None else time, None if time is not None else seed)
+    if time is not None:
+        part = _part_of_query(queries, shares, groups_of(queries, time, "time"), None)
+    else:
+        part = _part_of_query(queries, shares, group, seed)
     return [queries[part == i] for i in range(len(shares))]
 
 
@@ -189,20 +192,24 @@ def connected(*columns: ArrayLike) -> NDArray[np.int64]:
     return component.astype(np.int64)
 
 
-def groups_of(queries: QuerySet, group: str | ArrayLike | None) -> NDArray[Any]:
-    """Return the group of each query; by default, each query is a group of its own."""
+def groups_of(queries: QuerySet, group: str | ArrayLike | None, what: str = "group") -> NDArray[Any]:
+    """Return the group of each query; by default, each query is a group of its own. Errors call it `what`."""
     if group is None:
         return queries.qid
     if isinstance(group, str):
         if group not in queries.query_columns:
             instead = f"choose one of {sorted(queries.query_columns)}, or pass one value per query"
+            if what == "time":
+                instead += (
+                    "; kinrank clicks writes the day on which a query was first asked as 'date', if the log has times"
+                )
             if group in queries.feature_names:
                 instead = f"it is a feature: name it as --columns query={group}, or as one of query_columns in Python"
-            raise ParameterError(f"group {group!r} is not a query column: {instead}")
+            raise ParameterError(f"{what} {group!r} is not a query column: {instead}")
         group = queries.query_columns[group]
     values = np.asarray(group)
     if values.shape != (len(queries),):
-        raise DataError(f"group must have one value per query ({len(queries)}), got shape {values.shape}")
+        raise DataError(f"{what} must have one value per query ({len(queries)}), got shape {values.shape}")
     if values.dtype == object and (missing := sum(value is None for value in values)):
-        raise DataError(f"group has no value for {missing} of {len(queries)} queries: give each of them one")
+        raise DataError(f"{what} has no value for {missing} of {len(queries)} queries: give each of them one")
     return values

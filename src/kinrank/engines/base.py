@@ -367,11 +367,15 @@ class Engine(ABC):
         self.close()
 
 
+MORE_TIME = "allow more with --set timeout=SECONDS of kinrank log, --set engine_seconds=SECONDS of kinrank serve"
+"""What to do if an engine needs more time than it is given."""
+
+
 def remaining(timeout: float | None, start: float) -> float | None:
     """Return the seconds of a timeout that are left since `start`. Raise `EngineTimeoutError` if there are none."""
     left = None if timeout is None else timeout - (time.monotonic() - start)
     if left is not None and left <= 0:
-        raise EngineTimeoutError(f"the search took all of the {timeout:g} s: increase timeout")
+        raise EngineTimeoutError(f"the search took all of the {timeout:g} s; {MORE_TIME}")
     return left
 
 

@@ -23,7 +23,7 @@ from kinrank.data.files import PathLike, atomic_writer, claim_folder, write_json
 from kinrank.data.parquet import read_parquet, read_parquet_table, write_parquet
 from kinrank.data.query_rows import as_ids, offsets_of
 from kinrank.data.queryset import QuerySet, write_folder
-from kinrank.data.tables import TITLE, ColumnNames
+from kinrank.data.tables import ENGINE_RANK, TITLE, ColumnNames
 from kinrank.data.texts import TEXT, VECTORS, align_vectors
 from kinrank.engines.base import Engine, RetryingPool
 from kinrank.errors import DataError, FileFormatError, ParameterError
@@ -248,6 +248,8 @@ class _LoggedQuery:
     grade: Float32
     sample_weight: Float32 | None
     counts: LogCounts
+    rank: NDArray[np.int64] | None
+    """The rank of each document in the engine's own order; None if it was not searched for."""
 
 
 @dataclass(eq=False, repr=False)
@@ -323,7 +325,8 @@ class FeatureLogger:
         if query.sample_weight is not None:
             weight_of = dict(zip(documents.tolist(), query.sample_weight.tolist(), strict=True))
             weights = np.array([weight_of.get(doc_id, self.unjudged_weight) for doc_id in logged_ids], dtype=np.float32)
-        return _LoggedQuery(values, np.array(logged_ids, dtype=np.str_), grades, weights, counts)
+        ranks = np.flatnonzero(logged.found) + 1 if self.candidates == "top" else None
+        return _LoggedQuery(values, np.array(logged_ids, dtype=np.str_), grades, weights, counts, ranks)
 
     def _with_features(self, query: QuerySet, logged: _LoggedQuery) -> QuerySet:
         return QuerySet(
@@ -334,6 +337,7 @@ class FeatureLogger:
             doc_id=logged.doc_id,
             feature_names=self.engine.feature_names,
             query_columns=query.query_columns,
+            doc_columns={} if logged.rank is None else {ENGINE_RANK: logged.rank},
             sample_weight=logged.sample_weight,
         )
 

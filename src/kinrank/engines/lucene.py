@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from kinrank.arrays import Float32
 from kinrank.data.files import redact_passwords
 from kinrank.engines.base import (
+    MORE_TIME,
     TRACE_HEADERS,
     Document,
     Engine,
@@ -420,7 +421,7 @@ class LuceneEngine(Engine):
 
     def _engine_error(self, error: Exception, timeout: float) -> EngineError:
         if isinstance(error, self._library.ConnectionTimeout):
-            return EngineTimeoutError(f"{self.where}: no response within {timeout:g} s; increase timeout")
+            return EngineTimeoutError(f"{self.where}: no response within {timeout:g} s; {MORE_TIME}")
         status, body = self._problem(error)
         if status is not None:
             return response_error(status, body, self.where)

@@ -26,7 +26,7 @@ def shares_of_gain(gain: NDArray[Any]) -> Float64:
 
 
 class BoosterMixin:
-    """Mixin for models that are a LightGBM booster, ``booster_``. Needs ``pip install 'kinrank[lightgbm]'``."""
+    """Mixin for models that are a LightGBM booster, ``booster_``. Needs ``pip install '.[lightgbm]'``."""
 
     allow_nan: ClassVar[bool] = True
     booster_: Any
@@ -162,7 +162,7 @@ HIGHEST_GRADE = 30  # the last entry of LightGBM's default gain table
 class LambdaMART(BoosterMixin, Learner):
     """Boosted trees on the LambdaRank objective (Burges 2010), trained by LightGBM; or trees that you have already.
 
-    Needs ``pip install 'kinrank[lightgbm]'``. Grades must be whole numbers from 0 to 30. NaN features are allowed.
+    Needs ``pip install '.[lightgbm]'``. Grades must be whole numbers from 0 to 30. NaN features are allowed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""FAISS indexes: IVF and HNSW, both approximate. Needs ``pip install 'kinrank[faiss]'``."""
+"""FAISS indexes: IVF and HNSW, both approximate. Needs ``pip install '.[faiss]'``."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Regressor(BaseEstimator, ABC):
 class BoostedTrees(BoosterMixin, Regressor):
     """Gradient boosting of regression trees (Friedman 2001) on squared error, trained by LightGBM.
 
-    Needs ``pip install 'kinrank[lightgbm]'``. NaN features are allowed. The number and size of the trees limit h;
+    Needs ``pip install '.[lightgbm]'``. NaN features are allowed. The number and size of the trees limit h;
     there is no term Ω.
 
     Parameters

@@ -16,6 +16,17 @@ from kinrank.errors import MissingExtraError, ParameterError
 from kinrank.registry.notation import parse_settings, split_call
 
 
+def how_to_install(extra: str) -> str:
+    """Return the command that installs an extra. It is for a checkout, because kinrank is not on PyPI yet.
+
+    Examples
+    --------
+    >>> how_to_install("lightgbm")
+    "pip install '.[lightgbm]'"
+    """
+    return f"pip install '.[{extra}]'"
+
+
 def import_extra(module: str, extra: str) -> ModuleType:
     """Import an optional dependency, or raise an error with the pip command that installs it.
 
@@ -24,7 +35,7 @@ def import_extra(module: str, extra: str) -> ModuleType:
     >>> import_extra("a_module_nobody_has", "lightgbm")
     Traceback (most recent call last):
     ...
-    kinrank.errors.MissingExtraError: a_module_nobody_has is not installed: pip install 'kinrank[lightgbm]'
+    kinrank.errors.MissingExtraError: a_module_nobody_has is not installed: pip install '.[lightgbm]' in a checkout
     """
     # Several of them bring OpenMP, whose threads by default spin while they wait for each other. If other processes use
     # the cores, they spin for most of their time. OpenMP reads this when it is loaded.
@@ -32,7 +43,7 @@ def import_extra(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtraError(f"{module} is not installed: pip install 'kinrank[{extra}]'") from error
+        raise MissingExtraError(f"{module} is not installed: {how_to_install(extra)} in a checkout") from error
 
 
 class Registry:

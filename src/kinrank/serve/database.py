@@ -434,7 +434,7 @@ def _migrate(execute: Execute) -> None:
         execute("COMMIT", ())
 
 
-# --- PostgreSQL, for the replicas of a fleet. Needs ``pip install 'kinrank[postgres]'`` -------------------------------
+# --- PostgreSQL, for the replicas of a fleet. Needs ``pip install '.[postgres]'`` -------------------------------
 
 
 SECONDS = 5.0

@@ -51,6 +51,27 @@ def team_draft(first: list[str], second: list[str], seed: str) -> tuple[list[str
     return list(placed), list(placed.values())
 
 
+ENGINE = "engine"
+"""Stands for the engine's own order where a model may be named, unless a model has this name."""
+MODEL = "model"
+"""The arm of an A/B test that the model ranks."""
+
+
+def arm_of(session: str, share: float) -> str:
+    """Return the arm of an A/B test that a session is in: the engine for a share of the sessions, else the model.
+
+    Sessions in the arm of the engine stay there when its share grows.
+
+    Examples
+    --------
+    >>> arms = [arm_of(f"session {number}", 0.5) for number in range(1000)]
+    >>> arms.count(ENGINE), set(arms) == {ENGINE, MODEL}, arm_of("session 1", 1.0)
+    (512, True, 'engine')
+    """
+    digest = hashlib.blake2b(f"arm\0{session}".encode(errors="surrogatepass"), digest_size=8).digest()
+    return ENGINE if int.from_bytes(digest) < share * 2**64 else MODEL
+
+
 def interleave(first: Ranking, second: Ranking, models: tuple[str, str], seed: str) -> Ranking:
     """Return the rankings of two models as one, or the first that fell back."""
     for ranking in (first, second):

@@ -172,6 +172,8 @@ class Ranking:
     explored : float, or None
         For a list that explores, the share of lists that do: its order is a draw from what people may choose. None for
         the order of what they are expected to choose.
+    arm : str, or None
+        The arm of an A/B test that the session is in, "engine" or "model"; None without a test.
     """
 
     ids: list[str]
@@ -185,6 +187,7 @@ class Ranking:
     query_id: str | None = None
     rules: list[str] | None = None
     explored: float | None = None
+    arm: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -159,11 +159,16 @@ class Searcher:
         model: str | None = None,
         options: SearchOptions = PLAIN,
         explain: bool = False,
+        interleaved: tuple[str, str] | None = None,
+        seed: str = "",
     ) -> SearchResult:
         """Search, rank the first `window` hits, and explain the ranking if asked to.
 
         Raise `ParameterError` if the filter or a facet is not allowed, and `EngineError` if the engine did not
         return candidates, so that there is no order to fall back on.
+
+        With `interleaved`, the rankings of two models are shown as one, as `seed` decides; "engine" is the engine's
+        own order.
         """
         options.check()
         options = self.policy.restrict(options)
@@ -187,7 +192,7 @@ class Searcher:
         problem = problem or found.problem
         if candidates is None:
             return SearchResult(Ranking([], model=self.service.name_of(model)), found.hits, problem=problem)
-        ranking = self.service.rank(candidates, model=model)
+        ranking = self.service.rank(candidates, model=model, interleaved=interleaved, seed=seed)
         ranking = self.service.rules.book.apply(ranking, query)
         scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
         explanation = self._explanation(candidates, model) if explain and scored else None

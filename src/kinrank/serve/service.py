@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kinrank.errors import NotStoredError, ParameterError, RejectedModelError, UnknownModelError
 from kinrank.serve.audit import AuditLog
 from kinrank.serve.events.log import EventLog, EvidenceFeed
-from kinrank.serve.experiments import interleave
+from kinrank.serve.experiments import ENGINE, interleave
 from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
 from kinrank.serve.judgments import checkpoint_folder, open_store
 from kinrank.serve.kept import KeptCopy
@@ -201,12 +201,15 @@ class Service:
         *,
         expires: float | None = None,
     ) -> None:
-        """Rank candidates in the model's thread, which then calls `deliver`.
+        """Rank candidates in the model's thread, which then calls `deliver`; "engine" is the order in which they are.
 
         A caller that reaches the deadline uses `late` instead and ignores a later delivery. `expires` is the end of
         the deadline by `time.perf_counter`, if the deadline started before this call.
         """
         name = self.default if model is None else model
+        if name == ENGINE and name not in self.slots:
+            deliver(Ranking(candidates.ids, model=ENGINE))
+            return
         if name not in self.slots:
             # Leave the name out of the result and the metrics: the caller chose it.
             deliver(Ranking(candidates.ids, fallback=Fallback.NO_MODEL, detail=self._unknown_model))
@@ -260,8 +263,15 @@ class Service:
         """Return the name of a model; the default for None. Raise `UnknownModelError` if there is no such model."""
         return self._slot(model).name
 
-    def rank(self, candidates: CandidateSet, *, model: str | None = None) -> Ranking:
-        """Rank candidates, waiting no longer than the deadline."""
+    def rank(
+        self,
+        candidates: CandidateSet,
+        *,
+        model: str | None = None,
+        interleaved: tuple[str, str] | None = None,
+        seed: str = "",
+    ) -> Ranking:
+        """Rank candidates, by one model or by two that are interleaved, waiting no longer than the deadline."""
         done = threading.Event()
         delivered: list[Ranking] = []
 
@@ -269,7 +279,10 @@ class Service:
             delivered.append(ranking)
             done.set()
 
-        self.submit(candidates, model, deliver)
+        if interleaved is None:
+            self.submit(candidates, model, deliver)
+        else:
+            self.submit_interleaved(candidates, interleaved, seed, deliver)
         ranking = delivered[0] if done.wait(self.settings.deadline) else self.late(candidates, model)
         self.count(ranking)
         return ranking

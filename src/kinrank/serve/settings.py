@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kinrank.errors import ParameterError
 
-_MAY_BE_0 = ("log_shown", "remembered", "explore")
+_MAY_BE_0 = ("log_shown", "remembered", "explore", "engine_share")
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,9 @@ class Settings:
     """How many documents of the highest rate of choices a search adds for its query, unless the engine finds them."""
     explore: float = 0.0
     """Share of the lists whose order is a draw from what people may choose, so that all documents get a chance."""
+    engine_share: float = 0.0
+    """Share of the sessions that get the engine's own order, as one arm of an A/B test; 1 sends all to the engine.
+    """
     unexplored: tuple[str, ...] = ()
     """Names of keys whose lists never explore."""
     trusted: tuple[str, ...] = ()
@@ -96,3 +99,5 @@ class Settings:
                 raise ParameterError(f"{name} must be positive, got {value}")
         if not 0 <= self.explore <= 1:
             raise ParameterError(f"explore must be a share from 0 to 1, got {self.explore}")
+        if not 0 <= self.engine_share <= 1:
+            raise ParameterError(f"engine_share must be a share from 0 to 1, got {self.engine_share}")

@@ -195,7 +195,7 @@ class TrafficAnswer:
     @property
     def table(self) -> list[tuple[str, ...]]:
         """Headings, and a row of texts for each part."""
-        headings = "queries", "traffic", "without", "choices", "difference", "95% interval"
+        headings = "queries", "share of looks", "without", "choices", "difference", "95% interval"
         rows: list[tuple[str, ...]] = [(f"since {self.since}", *headings)]
         for part in self.parts:
             means = ["", "", ""]
@@ -209,8 +209,9 @@ class TrafficAnswer:
     def note(self) -> str:
         """What the table shows."""
         return (
-            f"Means are weighted by the looks from {self.since} on, of which these queries have {self.covered:.1%}. "
-            "Only earlier choices rank."
+            f"Shares and means are of the looks at these queries from {self.since} on: {self.covered:.1%} of all. "
+            "People chose for recurring queries before, for similar ones only with nearly the same text, for new ones "
+            "never. Only earlier choices rank."
         )
 
     @property

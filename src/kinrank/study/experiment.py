@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
+
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import ParameterError
+from kinrank.errors import DataError, ParameterError
 from kinrank.measure import NDCG, Measure
 from kinrank.progress import Parts
+from kinrank.rankers import load
 from kinrank.study.answer import Answer, NearAndFar
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs
-from kinrank.study.entrants import make_ranker, needs_fitting, remembers
+from kinrank.study.entrants import make_ranker, needs_fitting, origin_of, remembers
 from kinrank.study.folds import Families, OnLeak, wanted_families
 from kinrank.study.ladder import COSTS, DECISIVE, climb, missing_trees, rung_of, rungs_to_fit
 from kinrank.study.leaks import LeakReport
@@ -55,6 +58,7 @@ def run_experiment(
     seed: int = 0,
     evidence: SplitInTime | None = None,
     families: Families = None,
+    engine: str | None = None,
 ) -> Experiment:
     """Fit, rank, measure and compare entrants.
 
@@ -83,6 +87,8 @@ def run_experiment(
     families
         Whether queries with similar texts are never split across folds, and may vary together in tests: as in
         `kinrank.study.study.Study.split`. None: if an entrant remembers judgments or choices.
+    engine
+        The feature by which the engine ranks, or its logged rank: the engine is then the first entrant.
 
     Examples
     --------
@@ -94,6 +100,9 @@ def run_experiment(
     fitted = [name for name in names if needs_fitting(name)]  # unknown names raise before any work
     if train is not None and folds is not None:
         raise ParameterError("pass train= or folds=, not both")
+    left_out = ""
+    if leaks == "drop" and folds is None:
+        queries, left_out = _not_learned(names, queries)
     used = wanted_families(families, queries, chain([evidence is not None], map(remembers, names)))
     if train is not None or folds is not None:
         judged, test = (queries, None) if train is None else (train, queries)
@@ -116,14 +125,32 @@ def run_experiment(
     rungs = _missing_rungs(rankers, study) if ladder else []
     n_folds = max(1, len(study.folds))
     progress = Parts(n_folds * (len(names) + sum(COSTS[rung] for rung in rungs)))
-    entrants = [study.enter(name, progress) for name in names]
+    entrants = [] if engine is None else [study.enter_engine(engine)]
+    entrants += [study.enter(name, progress) for name in names]
     return Experiment(
         comparison=study.compare(entrants, baseline, pairs),
         leaks=study.reports,
         unchecked=study.unchecked(entrants),
         answer=_answer(entrants, rankers, rungs, study, progress),
-        notes=study.notes,
+        notes=(*filter(None, [left_out]), *study.notes),
     )
+
+
+def _not_learned(names: Sequence[str], queries: QuerySet) -> tuple[QuerySet, str]:
+    """Return the queries that no model was trained on, and which were left out, in words."""
+    learned = np.zeros(len(queries), dtype=np.bool_)
+    by = []
+    for name in names:
+        seen = load(name).learned_from(queries) if origin_of(name) == "model" else None
+        if seen is not None and seen.any():
+            learned |= seen
+            by.append(f"{name} {seen.sum():,}")
+    if learned.all():
+        raise DataError(f"all {len(queries):,} test queries are in the training data of a model: test on other queries")
+    if not by:
+        return queries, ""
+    dropped = f"{learned.sum():,} of {len(queries):,} test queries are left out: models were trained on them"
+    return queries[~learned], f"{dropped} ({', '.join(by)})"
 
 
 def _missing_rungs(rankers: Mapping[str, Fittable], study: Study) -> list[str]:

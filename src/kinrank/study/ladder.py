@@ -20,6 +20,7 @@ from sklearn.base import clone
 from kinrank.data.hashes import hash_texts
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
+from kinrank.data.tables import ENGINE_RANK
 from kinrank.data.texts import TEXT
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import HIGHEST_GRADE
@@ -31,6 +32,7 @@ from kinrank.rankers.kin.parts import WEIGHTS
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.single import SingleRanker
+from kinrank.registry import how_to_install
 from kinrank.study.answer import RUNGS
 from kinrank.study.comparison import Entrant, Fittable
 from kinrank.study.peers import PEERS, LightGBMPeer
@@ -73,7 +75,7 @@ def _rung(name: str, ranker: Any) -> str | None:
 def missing_trees(queries: QuerySet) -> str:
     """Return why the ladder ends before trees on these queries; an empty text if it does not."""
     if importlib.util.find_spec("lightgbm") is None:
-        return "Trees were not measured: they need pip install 'kinrank[lightgbm]'."
+        return f"Trees were not measured: they need {how_to_install('lightgbm')} in a checkout."
     grades = queries.grades
     if np.any((grades < 0) | (grades > HIGHEST_GRADE) | (grades != np.floor(grades))):
         return f"Trees were not measured: they need whole grades from 0 to {HIGHEST_GRADE}."
@@ -96,8 +98,13 @@ def missing_memory(queries: QuerySet, group: str | None = None) -> str:
 
 
 def engine_feature(queries: QuerySet) -> str | None:
-    """Return the feature that is the score of the engine; None if none is called so."""
-    return ENGINE_SCORE if ENGINE_SCORE in queries.feature_names else None
+    """Return what has the order of the engine: the feature `ENGINE_SCORE`, or the rank that ``kinrank log`` writes.
+
+    None if there is neither.
+    """
+    if ENGINE_SCORE in queries.feature_names:
+        return ENGINE_SCORE
+    return ENGINE_RANK if ENGINE_RANK in queries.doc_columns else None
 
 
 def ladder(kin: KinRanker, engine: str | None = None) -> dict[str, Callable[[], Fittable]]:

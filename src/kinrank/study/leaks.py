@@ -400,16 +400,12 @@ def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> 
 
     Values of the query column `group` must not be in both sets.
     """
-    seen = [*_same("id", train.qid, test.qid)]
-    if group is not None:
-        seen += _same("group", groups_of(train, group), groups_of(test, group))
     near: list[_Leak] = []
     train_texts, test_texts = _texts(train), _texts(test)
     if train_texts is not None and test_texts is not None:
-        seen += _same("text", train_texts, test_texts)
         near += _same("words", _words(train_texts), _words(test_texts))
     position, share, count, same = most_similar(rows_as_items(test), rows_as_items(train))
-    seen += [_Leak(int(query), int(position[query]), "rows") for query in np.flatnonzero(same)]
+    seen = _seen(train, test, group, position, same)
     near += _overlapping("some rows", position, share, count >= 2)
     relevant = relevant_as_items(train), relevant_as_items(test)
     if relevant[0] is not None and relevant[1] is not None:
@@ -420,6 +416,70 @@ def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> 
     seen_tests = {leak.test for leak in seen}
     near = [leak for leak in near if leak.test not in seen_tests]
     return LeakReport(len(test), tuple(seen), tuple(near), find_added_rows(train))
+
+
+def _seen(train: QuerySet, test: QuerySet, group: str | None, position: Int64, same: NDArray[np.bool_]) -> list[_Leak]:
+    """Return the test queries that were seen in training; for feature rows, given what `most_similar` found."""
+    seen = _same("id", train.qid, test.qid)
+    if group is not None:
+        seen += _same("group", groups_of(train, group), groups_of(test, group))
+    texts = _texts(train), _texts(test)
+    if texts[0] is not None and texts[1] is not None:
+        seen += _same("text", texts[0], texts[1])
+    return seen + [_Leak(int(query), int(position[query]), "rows") for query in np.flatnonzero(same)]
+
+
+def without_copies(
+    queries: QuerySet, parts: Sequence[QuerySet], *, group: str | None = None, move: bool
+) -> list[QuerySet]:
+    """Return parts of which no later one has a copy of a query of an earlier one.
+
+    Copies are queries with the same text, group or feature rows, as `find_leaks` refuses them.
+
+    Parameters
+    ----------
+    queries
+        All queries, in order.
+    parts
+        What they were split into.
+    group
+        Query column that was split by.
+    move
+        Whether copies move to the earlier part; otherwise they are left out.
+
+    Examples
+    --------
+    >>> columns = {"text": ["alien", "heat", "Alien!"]}
+    >>> queries = QuerySet.from_arrays(np.arange(3.0)[:, None], qid=[1, 2, 3], query_columns=columns)
+    >>> [part.qid.tolist() for part in without_copies(queries, [queries[:1], queries[1:]], move=True)]
+    [[1, 3], [2]]
+    >>> [part.qid.tolist() for part in without_copies(queries, [queries[:1], queries[1:]], move=False)]
+    [[1], [2]]
+    """
+    part_of = np.zeros(len(queries), dtype=np.int64)
+    for number, part in enumerate(parts):
+        part_of[np.isin(queries.qid, part.qid)] = number
+    copies = _copies(queries, part_of, group)
+    if not move:
+        part_of[copies[:, 0]] = -1
+    while move and len(copies):  # a query that has moved may have copies itself
+        part_of[copies[:, 0]] = part_of[copies[:, 1]]
+        copies = _copies(queries, part_of, group)
+    return [queries[part_of == number] for number in range(len(parts))]
+
+
+def _copies(queries: QuerySet, part_of: Int64, group: str | None) -> NDArray[np.int64]:
+    """Return the positions of queries of which an earlier part has a copy, and of that copy; shape (copies, 2)."""
+    found: list[tuple[int, int]] = []
+    for number in range(1, int(part_of.max()) + 1):
+        before, here = np.flatnonzero((part_of >= 0) & (part_of < number)), np.flatnonzero(part_of == number)
+        if not len(before) or not len(here):
+            continue
+        earlier, later = queries[before], queries[here]
+        position, _, _, same = most_similar(rows_as_items(later), rows_as_items(earlier))
+        seen = _seen(earlier, later, group, position, same)
+        found += [(int(here[leak.test]), int(before[leak.train])) for leak in seen]
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
 def _same(how: How, train: Iterable[Any], test: Iterable[Any]) -> list[_Leak]:

@@ -566,7 +566,8 @@ class FeaturePeer(BaseEstimator):
     Parameters
     ----------
     name : str
-        The feature. Documents without a value come last.
+        The feature. Documents without a value come last. Without a feature of that name, a number of each document
+        such as ``engine_rank``, as ``kinrank log`` writes it: the smallest comes first.
 
     Examples
     --------
@@ -591,6 +592,8 @@ class FeaturePeer(BaseEstimator):
 
     def _column(self, queries: QuerySet) -> Float32:
         if self.name not in queries.feature_names:
+            if self.name in queries.doc_columns:
+                return -queries.doc_columns[self.name].astype(np.float32)
             names = ", ".join(queries.feature_names) or "none: features have no names"
             raise DataError(f"no feature is called {self.name!r}: choose one of these: {names}")
         column: Float32 = queries.X[:, queries.feature_names.index(self.name)]

@@ -19,11 +19,12 @@ from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
 from kinrank.memory.kin import FAMILY
 from kinrank.progress import Parts
 from kinrank.rankers import Ranker, load
-from kinrank.study.answer import CHOICES, MIN_GAIN, Answer, NearAndFar, TrafficAnswer, answer, subject_of
+from kinrank.study.answer import CHOICES, MIN_GAIN, RUNGS, Answer, NearAndFar, TrafficAnswer, answer, subject_of
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs, compare
 from kinrank.study.entrants import evaluate_ranker, evaluate_run, fit_and_evaluate, make_ranker, origin_of, pool_folds
 from kinrank.study.folds import COLUMN, Families, Fold, OnLeak, Related, add_families, checked_folds, has_near
 from kinrank.study.leaks import LeakReport
+from kinrank.study.peers import PEERS
 from kinrank.study.traffic import SplitInTime
 
 
@@ -220,13 +221,19 @@ class Study:
             self._check(text, model, self.queries)
             return replace(evaluate_ranker(text, model, self.queries, self.measures), origin=origin)
 
+    def enter_engine(self, feature: str) -> Entrant:
+        """Measure the order of the engine, by a feature or by its logged rank."""
+        peer = PEERS["feature"](feature).fit(self.queries)
+        return replace(evaluate_ranker(RUNGS["engine"], peer, self.queries, self.measures), origin="peer")
+
     def _check(self, name: str, model: Fittable, queries: QuerySet) -> None:
         """Raise if a model was trained on test queries."""
         seen = model.learned_from(queries)
         if seen is not None and seen.any() and self.leaks != "warn":
             raise LeakError(
                 f"{name}: {seen.sum():,} of {len(seen):,} test queries are in this model's training data, "
-                f"for example {queries.qid[seen][0].item()!r}: test on other queries"
+                f"for example {queries.qid[seen][0].item()!r}: test on other queries, or leave them out with "
+                "leaks='drop' (--leaks drop on the command line)"
             )
 
     def unchecked(self, entrants: Sequence[Entrant]) -> tuple[str, ...]:

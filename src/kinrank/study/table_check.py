@@ -77,6 +77,31 @@ class TableCheck:
         return [shlex.join(study), shlex.join(training)]
 
 
+_RANKS = "rank position pos place displayed_rank result_position"
+_CLICKED = "clicked click clicks is_click is_clicked"
+_SESSIONS = "session session_id sessionid visit visit_id search_id query_id impression_id request_id"
+
+
+def click_log_command(columns: Sequence[str], path: str) -> str | None:
+    """Return the command that makes judgments of a click log; None if its columns are not those of one.
+
+    Examples
+    --------
+    >>> click_log_command(["q", "sid", "session_id", "sku", "position", "clicked"], "log.csv")
+    'kinrank clicks log.csv --out judgments.parquet --columns query=q,session=session_id,document=sku,rank=position'
+    >>> click_log_command(["query", "doc_id", "y", "bm25"], "judged.csv") is None
+    True
+    """
+    wanted = {"query": _TEXTS, "session": _SESSIONS, "document": _DOCUMENTS, "rank": _RANKS, "clicked": _CLICKED}
+    found = {role: _guess(columns, names) for role, names in wanted.items()}
+    if any(found[role] is None for role in ("query", "document", "rank", "clicked")) or _guess(columns, _GRADES):
+        return None
+    named = ",".join(f"{role}={name or 'COLUMN'}" for role, name in found.items() if name != role)
+    return shlex.join(
+        ["kinrank", "clicks", path, "--out", "judgments.parquet", *(["--columns", named] if named else [])]
+    )
+
+
 def check_table(table: pa.Table, given: ColumnNames) -> TableCheck:
     """Check a table with one row per candidate.
 

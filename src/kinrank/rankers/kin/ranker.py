@@ -70,7 +70,7 @@ class KinRanker(WeightedRanker, Ranker):
     can rank alone: it is among the blends. A query that is farther from all judged queries than any of them from the
     others has no kin; the global model replaces its local one.
 
-    Needs ``pip install 'kinrank[lightgbm]'``. Grades must be whole numbers from 0 to 30.
+    Needs ``pip install '.[lightgbm]'``. Grades must be whole numbers from 0 to 30.
 
     With *evidence*, what people chose for this very query moves its documents (`kinrank.rankers.kin.chosen`), the more
     the more they looked. Live events do so, too, whether or not there was evidence to fit.

@@ -49,7 +49,10 @@ RawRow = Annotated[msgspec.Raw, Meta(extra_json_schema=msgspec.json.schema(Row))
 Rows = Annotated[list[RawRow], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 Vector = Annotated[list[Number], Meta(min_length=1, max_length=MAX_VECTOR)]
 Columns = Annotated[dict[Name, Number], Meta(max_length=100)]
-TwoModels = Annotated[list[ModelName], Meta(min_length=2, max_length=2)]
+TwoModels = Annotated[
+    list[ModelName],
+    Meta(min_length=2, max_length=2, description="Two models, or a model and engine for the engine's own order."),
+]
 Source = Annotated[
     str, Meta(max_length=512, description="Who judged, such as the name of a person, a panel or a click model.")
 ]
@@ -136,6 +139,7 @@ class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
     fields: Fields = []
     facets: Facets = {}
     explain: bool = False
+    interleave: TwoModels | None = None
 
 
 class JudgedBody(_Described, forbid_unknown_fields=True, kw_only=True):
@@ -220,7 +224,7 @@ def parse_rank(raw: bytes, *, packed: bool) -> tuple[CandidateSet, tuple[str, st
     if packed:
         return _parse_packed_rank(raw)
     body = parse(raw, RankBody)
-    return to_candidates(body, to_matrix(body.features, raw), to_vector(body.vector)), _pair(body.interleave)
+    return to_candidates(body, to_matrix(body.features, raw), to_vector(body.vector)), pair_of(body.interleave)
 
 
 def parse_explain(raw: bytes) -> CandidateSet:
@@ -259,7 +263,7 @@ def _parse_packed_rank(raw: bytes) -> tuple[CandidateSet, tuple[str, str] | None
             f"got {len(body.features)} bytes"
         )
     features = np.frombuffer(body.features, dtype="<f4").reshape(n_candidates, width)
-    return to_candidates(body, features, _unpack_vector(body.vector)), _pair(body.interleave)
+    return to_candidates(body, features, _unpack_vector(body.vector)), pair_of(body.interleave)
 
 
 def to_matrix(rows: Sequence[Any], raw: bytes, path: str = "$.features") -> Float32:
@@ -326,7 +330,8 @@ def _unpack_vector(raw: bytes | None) -> Float32 | None:
     return np.frombuffer(raw, dtype="<f4")
 
 
-def _pair(names: list[str] | None) -> tuple[str, str] | None:
+def pair_of(names: list[str] | None) -> tuple[str, str] | None:
+    """Return the two models to interleave; None for none."""
     return None if names is None else (names[0], names[1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,10 +21,18 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from kinrank.engines.query_dsl import SearchOptions
-from kinrank.errors import DataError, NotStoredError, StaleReplicaError, StoreUnavailableError, UnsupportedByModelError
+from kinrank.errors import (
+    DataError,
+    EngineError,
+    NotStoredError,
+    ParameterError,
+    StaleReplicaError,
+    StoreUnavailableError,
+    UnsupportedByModelError,
+)
 from kinrank.serve.audit import AuditEntry
 from kinrank.serve.events.log import RAW_DAYS, Shown
-from kinrank.serve.experiments import DRAW, draw_for
+from kinrank.serve.experiments import DRAW, ENGINE, arm_of, draw_for
 from kinrank.serve.http import bodies
 from kinrank.serve.http.bodies import parse_events
 from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
@@ -50,7 +58,7 @@ from kinrank.serve.http.responses import (
 )
 from kinrank.serve.keys import Key, Role
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
-from kinrank.serve.rules import MOST_KNOWN, Rule
+from kinrank.serve.rules import MOST_KNOWN, Action, Rule, ended_words
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
@@ -173,6 +181,11 @@ def model_named(request: Request, named: str | None) -> str | None:
     return header if named is None else named
 
 
+def seed_of(request: Request) -> str:
+    """Return what decides how a list is made up, the same for all its pages: its id, or that of the request."""
+    return request.headers.get(QUERY_HEADER) or REQUEST_ID.get() or ""
+
+
 def is_packed(request: Request) -> bool:
     """Return whether the body is MessagePack."""
     return _media_type(request) == bodies.MSGPACK
@@ -284,9 +297,10 @@ REMOVE_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
 class _RuleEndpoints:
     """Handles /v1/rules."""
 
-    def __init__(self, service: Service, reader: RequestReader) -> None:
+    def __init__(self, service: Service, reader: RequestReader, searcher: Searcher | None) -> None:
         self._service = service
         self._reader = reader
+        self._searcher = searcher
         self._lane = Lane("the rules", 2)
 
     def close(self) -> None:
@@ -306,7 +320,20 @@ class _RuleEndpoints:
             note=body.note,
             days=body.days,
         )
+        await self._check_document(rule)
         return json_response(to_rule_response(await self._run(lambda: self._service.rules.add(rule))))
+
+    async def _check_document(self, rule: Rule) -> None:
+        """Raise `DataError` if the attached engine does not know the document of a rule; if it is away, do nothing."""
+        if self._searcher is None or rule.action is Action.HIDE:
+            return
+        engine, seconds = self._searcher.engine, self._service.settings.engine_seconds
+        with suppress(EngineError, ParameterError, HttpError):  # without its answer, the rule is taken as it is
+            logged = await self._lane.run(
+                lambda: engine.log(rule.query, [rule.document], timeout=seconds), seconds + 1, _ENGINE_LATE
+            )
+            if not logged.found[0]:
+                raise DataError(f"the engine has no document {rule.document!r}: check the id of the document")
 
     async def list_rules(self, request: Request) -> Response:
         """Return the rules that hold and, with history=true, those that ended."""
@@ -323,7 +350,9 @@ class _RuleEndpoints:
             raise DataError(f"rule must be the number of a rule, as in DELETE /v1/rules?rule=7, got {given[:100]!r}")
         removed = await self._run(lambda: self._service.rules.remove(int(given), _author(request)))
         if removed is None:
-            raise HttpError(404, "unknown-rule", f"there is no rule {given} that holds: see GET /v1/rules")
+            known = await self._run(lambda: self._service.rules.store.rules(history=True))
+            ended = next((ended_words(rule) for rule in known if rule.number == int(given)), "see GET /v1/rules")
+            raise HttpError(404, "unknown-rule", f"there is no rule {given} that holds: {ended}")
         return json_response(to_rule_response(removed))
 
     async def preview_rule(self, request: Request) -> Response:
@@ -402,7 +431,7 @@ class Endpoints:
         service.expected = self._rankings.__getitem__
         self.reader = RequestReader(service, metrics)
         self.feedback = _Feedback(service, self.reader)
-        self.rules = _RuleEndpoints(service, self.reader)
+        self.rules = _RuleEndpoints(service, self.reader, searcher)
         self._audit_lane = Lane("the audit log", 1)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
@@ -429,7 +458,9 @@ class Endpoints:
         with self._counted(request):
             candidates, models = await self.reader.parse(request, partial(bodies.parse_rank, packed=is_packed(request)))
             self.feedback.begin(request, may_explore=models is None)
-            ranking = await self._rank(request, candidates, models, self.reader.expires(request))
+            arm, model, models = self._arm(request, models)
+            ranking = await self._rank(request, candidates, model, models, self.reader.expires(request))
+        ranking = replace(ranking, arm=arm)
         self._service.count(ranking)
         _log_result(ranking)
         ranking = self._service.rules.book.apply(ranking, candidates.text)
@@ -489,8 +520,9 @@ class Endpoints:
         body = await self.reader.parse(request, partial(bodies.parse, body=bodies.SearchBody))
         searcher = self._require_engine()
         options = self._permitted(request, searcher, body)
-        model = model_of(request)
-        self.feedback.begin(request)
+        models = bodies.pair_of(body.interleave)
+        self.feedback.begin(request, may_explore=models is None)
+        arm, model, models = self._arm(request, models)
         result = await self._engine_lane.run(
             lambda: searcher.search(
                 body.query,
@@ -500,10 +532,13 @@ class Endpoints:
                 model=model,
                 options=options,
                 explain=body.explain,
+                interleaved=models,
+                seed=seed_of(request),
             ),
             self._engine_seconds,
             _ENGINE_LATE,
         )
+        result = replace(result, ranking=replace(result.ranking, arm=arm))
         _log_result(result.ranking)
         if result.problem is not None:
             add_log_fields(remembered_problem=result.problem)
@@ -636,11 +671,15 @@ class Endpoints:
             end()
 
     async def _rank(
-        self, request: Request, candidates: CandidateSet, models: tuple[str, str] | None, expires: float
+        self,
+        request: Request,
+        candidates: CandidateSet,
+        model: str | None,
+        models: tuple[str, str] | None,
+        expires: float,
     ) -> Ranking:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Ranking | None] = loop.create_future()
-        model = model_of(request)
 
         def settle(ranking: Ranking | None) -> None:
             if not future.done():
@@ -652,7 +691,7 @@ class Endpoints:
         if models is None:
             self._service.submit(candidates, model, deliver, expires=expires)
         else:
-            seed = REQUEST_ID.get() or ""
+            seed = seed_of(request)
             self._service.submit_interleaved(candidates, models, seed, deliver, expires=expires)
         timer = loop.call_later(max(0.0, expires - time.perf_counter()), settle, None)
         try:
@@ -660,6 +699,22 @@ class Endpoints:
         finally:
             timer.cancel()
         return self._service.late(candidates, model) if ranking is None else ranking
+
+    def _arm(
+        self, request: Request, models: tuple[str, str] | None
+    ) -> tuple[str | None, str | None, tuple[str, str] | None]:
+        """Return the arm of the A/B test that a request is in, and what ranks it: a model, or two.
+
+        Requests that name models are in no arm, unless everybody is sent to the engine.
+        """
+        share, model = self._settings.engine_share, model_of(request)
+        if share >= 1:
+            return ENGINE, ENGINE, None
+        if not share or model is not None or models is not None:
+            return None, model, models
+        unit = request.headers.get(SESSION_HEADER) or request.headers.get(CLIENT_HEADER) or seed_of(request)
+        arm = arm_of(unit, share)
+        return arm, (ENGINE if arm == ENGINE else None), None
 
     def _require_engine(self) -> Searcher:
         if self._searcher is None:
@@ -686,6 +741,8 @@ class Endpoints:
 def _log_result(result: Ranking | QueryWeights) -> None:
     """Add the model and its version, or the reason why it did not rank, to the log line of the request."""
     add_log_fields(model=result.model)
+    if isinstance(result, Ranking) and result.arm is not None:
+        add_log_fields(arm=result.arm)
     if result.version is not None:
         add_log_fields(version=result.version)
     if result.fallback is not None:

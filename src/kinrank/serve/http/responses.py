@@ -225,6 +225,7 @@ def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[s
             **{field.name: getattr(ranking, field.name) for field in fields(ranking)},
             "ids": ids,
             "scores": ranking.scores and ranking.scores[page],
+            "teams": ranking.teams and ranking.teams[page],
         },
         engine_ids=engine_ids,
         total=None if hits.total is None else dict(hits.total),
