@@ -2,7 +2,7 @@
 
 On GOV.UK (queries with the pages that editors want for them) and MSRD (queries with their best judged documents). A
 pair of different texts is right if they want a page or document in common. For comparison, pairs by the cosine of their
-n-grams from a level on, for some queries. Labels are noisy: *driving licence photo* and *photo driving licence* want
+n-grams from a level on, for some queries. Labels are noisy: *driving license photo* and *photo driving license* want
 different pages.
 """
 
