@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kinrank.data.trec import read_run as read_run
     from kinrank.data.trec import write_qrels as write_qrels
     from kinrank.data.trec import write_run as write_run
+    from kinrank.memory.memory import Memory as Memory
     from kinrank.papers.atvt import ATVTRanker as ATVTRanker
     from kinrank.papers.cluster import ClusterRanker as ClusterRanker
     from kinrank.papers.ensemble import EnsembleRanker as EnsembleRanker
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 # Public name -> its module, imported on first use, so that `import kinrank` is quick and loads no extra.
 _PUBLIC = {cls: module for module, _, cls in (target.partition(":") for target in RANKERS.targets)} | {
+    "Memory": "kinrank.memory.memory",
     "QuerySet": "kinrank.data.queryset",
     "choose_cells": "kinrank.rankers.cells.choose",
     "choose_neighbors": "kinrank.rankers.local.choose",

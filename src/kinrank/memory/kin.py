@@ -61,8 +61,17 @@ class Vocabulary:
     """Whether terms are words; else character n-grams."""
 
     @classmethod
-    def of(cls, texts: Sequence[str], *, words: bool = False) -> Vocabulary:
+    def of(cls, texts: Sequence[str], *, words: bool = False, most_buckets: int = _MOST_BUCKETS) -> Vocabulary:
         """Learn how frequent terms are.
+
+        Parameters
+        ----------
+        texts
+            The texts to count in.
+        words
+            Whether terms are words; else character n-grams.
+        most_buckets
+            How many different terms are told apart, at most; a power of two.
 
         Examples
         --------
@@ -71,7 +80,7 @@ class Vocabulary:
         [0.58, 0.81]
         """
         letters, ends = _letters(texts)
-        size = int(np.clip(4 * 2 ** int(np.ceil(np.log2(len(letters) + 1))), _LEAST_BUCKETS, _MOST_BUCKETS))
+        size = int(np.clip(4 * 2 ** int(np.ceil(np.log2(len(letters) + 1))), _LEAST_BUCKETS, most_buckets))
         nothing = np.ones(size, dtype=np.float32)
         frequency = np.bincount(_terms(letters, ends, nothing, words)[1], minlength=size)
         return cls((np.log((1 + len(ends)) / (1 + frequency)) + 1).astype(np.float32), words)
@@ -102,9 +111,10 @@ class QueryIndex:
     def fit(self, texts: Sequence[str]) -> Self:
         """Index texts."""
         vocabulary = Vocabulary.of(texts)
-        return self._index(vocabulary, vocabulary.terms(texts))
+        return self.of_terms(vocabulary, vocabulary.terms(texts))
 
-    def _index(self, vocabulary: Vocabulary, terms: Terms) -> Self:
+    def of_terms(self, vocabulary: Vocabulary, terms: Terms) -> Self:
+        """Index texts, given by their terms in a vocabulary."""
         self.vocabulary_, self.terms_ = vocabulary, terms
         counts = np.bincount(terms.term, minlength=len(vocabulary.idf))
         self._starts = np.r_[0, np.cumsum(counts)]
@@ -115,7 +125,7 @@ class QueryIndex:
 
     def of_others(self, terms: Terms) -> QueryIndex:
         """Return an index of other texts, given by their terms in this vocabulary."""
-        return QueryIndex()._index(self.vocabulary_, terms)
+        return QueryIndex().of_terms(self.vocabulary_, terms)
 
     def __len__(self) -> int:
         return len(self.terms_.offsets) - 1
@@ -168,7 +178,7 @@ class QueryIndex:
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
         terms = Terms(*(np.asarray(state[name]) for name in Terms._fields))
-        return self._index(Vocabulary(np.asarray(state["idf"]), words=False), terms)
+        return self.of_terms(Vocabulary(np.asarray(state["idf"]), words=False), terms)
 
 
 def families_of(texts: Iterable[Any], above: float = FAMILY) -> Int64:

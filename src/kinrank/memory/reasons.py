@@ -38,7 +38,7 @@ class Reasons:
             said.append(f"judged {'right' if max(self.same) > 0 else 'wrong'} for this query before")
         if rose is not None and (self.right if rose else self.wrong):
             judged = (judged[0 if rose else 1],)
-        said += [f"judged {how} for {_listed(of)}" for how, of in judged if of]
+        said += [f"judged {how} for {listed(of)}" for how, of in judged if of]
         said += [f"{name} {value} is right for {_queries(n)} like this" for name, value, n in self.keys if n]
         if not said and self.everyone:
             said = [f"judged right for {_queries(self.everyone)}, none like this"]
@@ -110,7 +110,7 @@ def _cells_of(memory: QueryMemory, name: str, place: int, targets: np.ndarray) -
             yield row, known[target]
 
 
-def _listed(texts: list[str]) -> str:
+def listed(texts: list[str]) -> str:
     """Return the first text, and how many there are besides."""
     others = len(texts) - 1
     return f"*{texts[0]}*" + (f" and {others} more" if others else "")
