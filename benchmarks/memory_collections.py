@@ -34,6 +34,7 @@ from reproduction.data_folder import query_set
 
 N_FOLDS = 4
 FAMILY, TIME, SITE, JUDGED, FIRST_STAGE = "family", "time", "site", "judged", "first_stage"
+_SHORTEST_QUESTION = 5
 SPLITS = ("random", "family", "official", "time")
 
 
@@ -175,6 +176,50 @@ def metatool_texts() -> list[str]:
     tools = json.loads((folder / "plugin_des.json").read_text(encoding="utf-8"))
     tools |= json.loads((folder / "big_tool_des.json").read_text(encoding="utf-8"))
     return [f"{name} {text}" for name, text in tools.items()]
+
+
+def relevant(name: str) -> dict[str, dict[str, float]]:
+    """Return the grades of the relevant documents of each query text, also of those that no search finds."""
+    folder = data_dir() / "real" / name
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    if name == "govuk":
+        with (folder / "search_check_results.csv").open(encoding="utf-8") as lines:
+            rows = list(csv.DictReader(lines))
+        number = {page: str(place) for place, page in enumerate(dict.fromkeys(row["Page"] for row in rows))}
+        for row in rows:
+            if row["Position wanted"].startswith("<="):
+                found[row["Search Term"]][number[row["Page"]]] = 1.0
+    elif name == "stackfaq":
+        start = 0
+        for pair in json.loads((folder / "stackExchange-FAQ.json").read_text(encoding="utf-8"))["root"]["qapair"]:
+            n_answers = len(pair["answer"]) if isinstance(pair["answer"], list) else 1
+            for text in pair["rephr"]:
+                if isinstance(text, str) and len(text) > _SHORTEST_QUESTION:
+                    found[text] |= {str(start + place): 1.0 for place in range(n_answers)}
+            start += n_answers
+    elif name == "metatool":
+        tools = json.loads((folder / "plugin_des.json").read_text(encoding="utf-8"))
+        tools |= json.loads((folder / "big_tool_des.json").read_text(encoding="utf-8"))
+        number = {tool: str(place) for place, tool in enumerate(tools)}
+        with (folder / "all_clean_data.csv").open(encoding="utf-8") as lines:
+            for row in csv.DictReader(lines):
+                if row["Tool"] in number:
+                    found[row["Query"]][number[row["Tool"]]] = 1.0
+    else:
+        judged = judgments(name)
+        texts = judged.query_columns[TEXT][judged.query_of_row].tolist()
+        assert judged.doc_id is not None
+        for text, document, grade in zip(texts, judged.doc_id.tolist(), judged.grades.tolist(), strict=True):
+            if grade > 0:
+                found[text][document] = grade
+    return dict(found)
+
+
+def texts(name: str) -> dict[str, str]:
+    """Return the text of each document."""
+    if name in TEXTS_OF:
+        return {str(number): text for number, text in enumerate(TEXTS_OF[name]())}
+    return {document: " ".join(fields.values()) for document, fields in documents(name)}
 
 
 TEXTS_OF = {"govuk": govuk_texts, "stackfaq": stackfaq_texts, "metatool": metatool_texts}

@@ -1,0 +1,403 @@
+"""`Memory` in a stream of searches, next to its rivals: quality by tenth, lies and changes, and what it costs.
+
+Searches arrive in order, each question of a collection once. Every system gets the same first 50 hits of BM25 (SQLite
+FTS5), ranks them its way, and learns only from what people do with its own first ten:
+
+- *retriever*: BM25 alone;
+- *counter*: each choice of a document adds a fiftieth of the score of the first hit to it, whatever was asked;
+- *extended*: BM25 over documents and the texts of the questions for which they were chosen;
+- *cache*: what was chosen for the most similar question comes first, if its similarity is .6 or more;
+- *memory*: `Memory` with its defaults, and up to ten documents that it recalls.
+
+One of 200 people asks each question. Three of ten say nothing. The others look at rank r with probability 1 / sqrt(r),
+and choose what is relevant with probability .8; ``--wrong`` of the choices are wrong: another document of the ten.
+
+Figures are by tenth of the stream: NDCG@10 (all relevant documents are in the ideal order, also those that no search
+finds) and hit@1. *Mended*: of questions with the same relevant documents of which the first had a wrong first hit, how
+many got a right one later; *lag*: after how many further ones, median of the mended. *After feedback*: hit@1 of
+questions for which a right document was chosen before, for another question.
+
+``--part trouble``: the second half without wrong choices, with them, with a liar, who asks one search in ten and always
+chooses the worst of the ten, and with documents of which a third change their texts in the middle.
+
+``--part cost``: rerank and learn with ``--known`` questions, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.common import log_progress
+from benchmarks.memory_collections import relevant, texts
+from kinrank import Memory
+from kinrank.memory.memory import VOTES, _given
+from kinrank.memory.questions import TextQuestions
+
+OPTIONS = {
+    "part": ("quality", "trouble", "cost"),
+    "collection": "stackfaq,govuk,metatool,nfcorpus,scifact",
+    "systems": "retriever,counter,extended,cache,memory",
+    "most": "4000",
+    "wrong": "0.2",
+    "known": "100000",
+}
+_HITS, _SHOWN, _RECALLED, _PEOPLE = 50, 10, 10, 200
+_SILENT, _CHOOSES, _SAME = 0.3, 0.8, 0.6
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Questions in the order in which they are asked, with the grades of their documents and their first hits."""
+
+    texts: dict[str, str]
+    questions: list[str]
+    grades: list[dict[str, float]]
+    hits: list[list[tuple[str, float]]]
+
+
+class Index:
+    """BM25 in SQLite."""
+
+    def __init__(self, documents: dict[str, str]) -> None:
+        self.texts = dict(documents)
+        self._number = {name: number for number, name in enumerate(documents)}
+        self._name = list(documents)
+        self._database = sqlite3.connect(":memory:")
+        self._database.execute("CREATE VIRTUAL TABLE d USING fts5(text, tokenize = 'porter unicode61')")
+        self._database.executemany("INSERT INTO d (rowid, text) VALUES (?, ?)", enumerate(documents.values()))
+
+    def search(self, question: str) -> list[tuple[str, float]]:
+        """Return the first hits with their scores."""
+        words = " OR ".join(f'"{word}"' for word in dict.fromkeys(re.findall(r"\w+", question.lower())))
+        found = self._database.execute(
+            "SELECT rowid, -bm25(d) FROM d WHERE d MATCH ? ORDER BY bm25(d), rowid LIMIT ?", (words or '""', _HITS)
+        )
+        return [(self._name[number], score) for number, score in found]
+
+    def extend(self, document: str, text: str) -> None:
+        """Add words to a document."""
+        self.texts[document] += f" {text}"
+        self._database.execute("UPDATE d SET text = ? WHERE rowid = ?", (self.texts[document], self._number[document]))
+
+
+@cache
+def stream(name: str, most: int) -> Stream:
+    """Read a collection in a random order."""
+    documents, of_question = texts(name), relevant(name)
+    questions = [text for text, grades in of_question.items() if grades.keys() & documents.keys()]
+    order = np.random.default_rng(0).permutation(len(questions))[:most]
+    questions = [questions[place] for place in order]
+    index = Index(documents)
+    return Stream(documents, questions, [of_question[text] for text in questions], list(map(index.search, questions)))
+
+
+# --- systems ----------------------------------------------------------------------------------------------------------
+
+
+class Search(NamedTuple):
+    """One search: what it found, and what the person who asked did."""
+
+    question: str
+    hits: Sequence[tuple[str, float]]
+    shown: list[str] = []  # noqa: RUF012 - never changed
+    chosen: list[str] = []  # noqa: RUF012
+    user: int = 0
+
+
+class Retriever:
+    """BM25 alone; learns nothing."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def rank(self, search: Search) -> list[str]:
+        """Return documents, best first."""
+        return [document for document, _ in search.hits]
+
+    def learn(self, search: Search) -> None:
+        """Learn what one person chose."""
+
+
+class CountedChoices(Retriever):
+    """A counter for each document."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._count: Counter[str] = Counter()
+
+    def rank(self, search: Search) -> list[str]:
+        """Return documents, best first."""
+        step = 0.02 * max((score for _, score in search.hits), default=0.0)
+        return [name for name, _ in sorted(search.hits, key=lambda hit: -hit[1] - step * min(self._count[hit[0]], 50))]
+
+    def learn(self, search: Search) -> None:
+        """Learn what one person chose."""
+        self._count.update(search.chosen)
+
+
+class Extended(Retriever):
+    """Documents extended by their questions."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._index = Index(stream.texts)
+
+    def rank(self, search: Search) -> list[str]:
+        """Return documents, best first."""
+        return [document for document, _ in self._index.search(search.question)]
+
+    def learn(self, search: Search) -> None:
+        """Learn what one person chose."""
+        for document in search.chosen:
+            self._index.extend(document, search.question)
+
+
+class Cache(Retriever):
+    """What was chosen for the most similar question."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._questions, self._chosen = TextQuestions(), list[list[str]]()
+
+    def rank(self, search: Search) -> list[str]:
+        """Return documents, best first."""
+        places, similar = self._questions.nearest(search.question, 1)
+        first = self._chosen[places[0]] if len(places) and similar[0] >= _SAME else []
+        return [*first, *(document for document, _ in search.hits if document not in first)]
+
+    def learn(self, search: Search) -> None:
+        """Learn what one person chose."""
+        if search.chosen:
+            self._questions.add([search.question])
+            self._chosen.append(search.chosen)
+
+
+class Remembered(Retriever):
+    """`Memory`, given the text of each document."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self.texts = dict(stream.texts)
+        self.memory = Memory(":memory:")
+
+    def rank(self, search: Search) -> list[str]:
+        """Return documents, best first."""
+        documents = [(document, self.texts[document]) for document, _ in search.hits]
+        found = self.memory.rerank(search.question, documents, [score for _, score in search.hits], recall=_RECALLED)
+        return [str(hit.id) for hit in found]
+
+    def learn(self, search: Search) -> None:
+        """Learn what one person chose."""
+        shown = [(each, self.texts[each]) for each in search.shown]
+        self.memory.learn(search.question, shown, search.chosen, user=search.user)
+
+
+SYSTEMS: dict[str, Callable[[Stream], Retriever]] = {
+    "retriever": Retriever,
+    "counter": CountedChoices,
+    "extended": Extended,
+    "cache": Cache,
+    "memory": Remembered,
+}
+
+
+# --- people -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Outcome:
+    """What a system did, by search."""
+
+    ndcg: list[float] = field(default_factory=list)
+    first: list[bool] = field(default_factory=list)
+    chosen: list[list[str]] = field(default_factory=list)
+
+
+def play(
+    stream: Stream,
+    system: Retriever,
+    *,
+    wrong: float,
+    liar: bool = False,
+    seed: int = 1,
+    before: Callable[[int], None] = lambda _: None,
+) -> Outcome:
+    """Ask all questions in order."""
+    outcome = Outcome()
+    for number, (question, grades, hits) in enumerate(zip(stream.questions, stream.grades, stream.hits, strict=True)):
+        before(number)
+        rng = np.random.default_rng((seed, number))
+        ranked = system.rank(Search(question, hits))
+        outcome.ndcg.append(ndcg(ranked, grades))
+        outcome.first.append(bool(ranked) and ranked[0] in grades)
+        shown, user = ranked[:_SHOWN], int(rng.integers(_PEOPLE))
+        chosen = choices(rng, shown, grades, wrong)
+        if liar and number % 10 == 0:
+            user, chosen = _PEOPLE, [each for each in shown if each not in grades][-1:]
+        outcome.chosen.append(chosen)
+        system.learn(Search(question, hits, shown, chosen, user))
+    return outcome
+
+
+def choices(rng: np.random.Generator, shown: list[str], grades: dict[str, float], wrong: float) -> list[str]:
+    """Return what one person chooses."""
+    silent, mistaken, which = rng.random(3)
+    looks, likes = rng.random((2, _SHOWN))
+    if silent < _SILENT:
+        return []
+    chosen = [
+        document
+        for rank, document in enumerate(shown)
+        if document in grades and looks[rank] < 1 / np.sqrt(rank + 1) and likes[rank] < _CHOOSES
+    ]
+    others = [document for document in shown if document not in grades]
+    return [others[int(which * len(others))]] if chosen and others and mistaken < wrong else chosen
+
+
+def ndcg(ranked: list[str], grades: dict[str, float]) -> float:
+    """Return NDCG@10 with the ideal of all relevant documents."""
+    discount = 1 / np.log2(np.arange(2, 12))
+    gain = [2 ** grades.get(document, 0.0) - 1 for document in ranked[:10]]
+    best = sorted((2**grade - 1 for grade in grades.values()), reverse=True)[:10]
+    return float(gain @ discount[: len(gain)] / (best @ discount[: len(best)])) if gain else 0.0
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def run(part: str, collection: str, systems: str, most: str, wrong: str, known: str) -> dict[str, Any]:
+    """Run one part."""
+    streams = (
+        {name: stream(name, int(most)) for name in collection.split(",")} if part in ("quality", "trouble") else {}
+    )
+    if part == "quality":
+        rows = [
+            quality(name, each, system, float(wrong)) for name, each in streams.items() for system in systems.split(",")
+        ]
+        return {"rows": rows}
+    if part == "trouble":
+        return {"rows": [trouble(name, each, float(wrong)) for name, each in streams.items()]}
+    return cost(int(known))
+
+
+def tenths(values: Sequence[float]) -> list[float]:
+    """Return the mean of each tenth."""
+    return [round(float(np.mean(part)), 4) for part in np.array_split(np.array(values, dtype=np.float64), 10)]
+
+
+def quality(name: str, stream: Stream, system: str, wrong: float) -> dict[str, Any]:
+    """Return the figures of a system on a collection."""
+    start = time.perf_counter()
+    outcome = play(stream, SYSTEMS[system](stream), wrong=wrong)
+    row = {
+        "collection": name,
+        "system": system,
+        "searches": len(stream.questions),
+        "ndcg@10": tenths(outcome.ndcg),
+        "hit@1": tenths(outcome.first),
+        **corrections(stream, outcome),
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    log_progress(f"{row}")
+    return row
+
+
+def corrections(stream: Stream, outcome: Outcome) -> dict[str, Any]:
+    """Return how soon wrong answers are mended, and hit@1 after feedback."""
+    paraphrases: dict[frozenset[str], list[int]] = defaultdict(list)
+    for number, grades in enumerate(stream.grades):
+        paraphrases[frozenset(grades)].append(number)
+    lags, wrong_first, after = [], 0, []
+    for documents, numbers in paraphrases.items():
+        right = [outcome.first[number] for number in numbers]
+        if len(numbers) > 1 and not right[0]:
+            wrong_first += 1
+            lags += [right.index(True)] if True in right else []
+        taught = [bool(documents.intersection(outcome.chosen[number])) for number in numbers]
+        after += right[taught.index(True) + 1 :] if True in taught else []
+    return {
+        "mended": round(len(lags) / max(wrong_first, 1), 3),
+        "lag": median(lags) if lags else None,
+        "after feedback": round(float(np.mean(after)), 4) if after else None,
+    }
+
+
+def trouble(name: str, stream: Stream, wrong: float) -> dict[str, Any]:
+    """Return NDCG@10 of the second half under troubles."""
+
+    def second_half(**options: Any) -> float:
+        return round(float(np.mean(play(stream, **options).ndcg[len(stream.questions) // 2 :])), 4)
+
+    changing = Remembered(stream)
+    middle, changed = len(stream.questions) // 2, list(stream.texts)[::3]
+
+    def before(number: int) -> None:
+        if number == middle:
+            changing.texts |= {document: f"{changing.texts[document]} (new edition)" for document in changed}
+
+    row = {
+        "collection": name,
+        "retriever": second_half(system=Retriever(stream), wrong=wrong),
+        "no wrong choices": second_half(system=Remembered(stream), wrong=0.0),
+        f"{wrong:.0%} wrong": second_half(system=Remembered(stream), wrong=wrong),
+        "and a liar": second_half(system=Remembered(stream), wrong=wrong, liar=True),
+        "and a third of the documents change": second_half(system=changing, wrong=wrong, before=before),
+    }
+    log_progress(f"{row}")
+    return row
+
+
+def cost(known: int, asked: int = 300) -> dict[str, Any]:
+    """Time rerank and learn with many known questions: two questions of GOV.UK joined, and 50 hits."""
+    each = stream("govuk", 4000)
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        memory = Memory(Path(folder) / "memory.db")
+        start = time.perf_counter()
+        pairs = rng.integers(0, len(each.questions), (known + asked, 2)).tolist()
+        joined = [
+            (f"{each.questions[one]} {each.questions[other]} {number}", one)
+            for number, (one, other) in enumerate(pairs)
+        ]
+        with memory._writing():  # in one transaction: `learn` would write each to the disk
+            for number, (text, one) in enumerate(joined[:known]):
+                question = memory._question(text, None)
+                for place, (document, _) in enumerate(each.hits[one][:3]):
+                    vote = VOTES["chosen"] if place == number % 3 else (3, 0)
+                    memory._vote(question, memory._document(_given(document)), number, vote)
+        learned = time.perf_counter() - start
+        log_progress(f"{len(memory):,} known questions in {learned:.0f} s")
+        figures: dict[str, Any] = {"known": len(memory), "made s": round(learned, 1)}
+        seconds: dict[str, list[float]] = defaultdict(list)
+        for text, one in joined[known:]:
+            documents, scores = zip(*each.hits[one], strict=True) if each.hits[one] else ((), ())
+            times = [time.perf_counter()]
+            memory.rerank(text, documents, scores)
+            times.append(time.perf_counter())
+            memory.learn(text, documents[:10], documents[2:3])
+            times.append(time.perf_counter())
+            for name, taken in zip(("rerank", "learn"), np.diff(times).tolist(), strict=True):
+                seconds[name].append(1000 * taken)
+        for name, values in seconds.items():
+            figures |= {
+                f"{name} p50 ms": round(median(values), 3),
+                f"{name} p99 ms": round(np.percentile(values, 99), 3),
+            }
+        memory.close()
+        start = time.perf_counter()
+        Memory(memory.path).recall("open again")
+        figures |= {"open s": round(time.perf_counter() - start, 1)}
+        figures |= {"file MB": round(Path(memory.path).stat().st_size / 1e6, 1)}
+    return figures
