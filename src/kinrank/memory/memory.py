@@ -40,7 +40,7 @@ WEIGHTS = {
     "everyone": 3.6,
 }
 """The weight of each column, chosen by hand on streams of FAQ, GOV.UK and MetaTool; ``python -m benchmarks
-memory_stream`` measures them there, and on SciFact and NFCorpus, which had no part in it.
+memory_stream`` measures them there, and on SciFact and NFCorpus.
 """
 VOTES = {"liked": (20, 20), "chosen": (10, 10), "cited": (10, 10), "disliked": (20, 0)}
 """Amount and good part of what people can say of a document, in tenths: whole numbers can be taken back exactly."""
