@@ -49,8 +49,10 @@ def read_judgments(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
         Names of columns: qid, y, doc_id, text, query and drop, as in `QuerySet.from_table`. By default the text is in
         the column "query" or "text". It is also the id if the table has no column "qid".
 
-    Raise `FileFormatError` if a column or a grade is missing, there are numeric columns besides the grades, or a
-    document is judged twice for a query.
+    Raises
+    ------
+    FileFormatError
+        If a column or a grade is missing, there are numeric columns besides the grades, or a document is judged twice.
 
     Examples
     --------
