@@ -30,7 +30,7 @@ def test_headroom_prints_means_differences_and_advice(kinrank, camps: QuerySet, 
     paired = found.answer.gain.paired
     assert f"{paired.wins} gain, {paired.ties} are unchanged, 0 lose" in done.stdout
     assert "unjudged unknown: DATA holds judged documents only" in " ".join(done.stdout.split())
-    assert done.stdout.rstrip().endswith(found.text)
+    assert done.stdout.rstrip().endswith(found.answer.text)
 
 
 def test_headroom_with_settings_groups_and_a_test_set_prints_json(kinrank, workdir: Path):

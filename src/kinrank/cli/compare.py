@@ -78,7 +78,7 @@ def compare(
     """Measure rankers, other libraries, models, runs and the engine, and compare them with what runs today."""
     from kinrank.measure import parse_measure
     from kinrank.study.answer import RUNGS
-    from kinrank.study.entrants import needs_fitting
+    from kinrank.study.entrants import needs_fitting, origin_of
     from kinrank.study.experiment import run_experiment
     from kinrank.study.ladder import engine_feature
     from kinrank.study.leaks import leak_warning
@@ -96,7 +96,9 @@ def compare(
     split = read_evidence(evidence)
     queries = read_queries(data)
     judged = None if train is None else read_queries(train, queries.n_features)
-    order = engine or engine_feature(queries)
+    order = engine
+    if order is None and (by_engine or not any(origin_of(name) == "run" for name in names)):  # a run is such an order
+        order = engine_feature(queries)
     if by_engine and order is None:
         raise ParameterError("--baseline engine needs the order of the engine: name it with --engine-feature FEATURE")
     if order is not None and baseline is None:

@@ -746,7 +746,7 @@ def _first_dates(database: DuckDBPyConnection) -> pa.Array | None:
     if not scalar(database, "SELECT count(*) FROM (SELECT 1 FROM query_times WHERE time IS NOT NULL LIMIT 1)"):
         return None
     dates = database.sql("""
-        SELECT coalesce(strftime(make_timestamp(min(time) * 1000000), '%Y-%m-%d'), '') AS date
+        SELECT coalesce(strftime(make_timestamp(CAST(min(time) AS BIGINT) * 1000000), '%Y-%m-%d'), '') AS date
         FROM texts LEFT JOIN query_times USING (query) GROUP BY code ORDER BY code""").to_arrow_table()
     return dates["date"].combine_chunks()
 

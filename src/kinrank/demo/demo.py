@@ -40,7 +40,7 @@ class Demo:
     --------
     >>> demo = Demo()
     >>> [hit["title"] for hit in demo.search("matrix reloaded")["lists"]["kinrank"][:2]]
-    ['The Matrix Reloaded', 'The Matrix']
+    ['The Matrix Reloaded', 'The Matrix Resurrections']
     """
 
     def __init__(self) -> None:
