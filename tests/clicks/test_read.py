@@ -16,6 +16,7 @@ from kinrank.clicks.choices import write_evidence
 from kinrank.clicks.examination import estimate_examination
 from kinrank.clicks.read import WRONG_TIME, open_clicks
 from kinrank.errors import DataError, FileFormatError, ParameterError
+from kinrank.registry import import_extra
 
 Rows = list[dict[str, Any]]
 Read = Callable[..., ClickCounts]
@@ -282,6 +283,7 @@ def test_events_of_metarank_as_ubi(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     page = (Path(__file__).parents[2] / "docs" / "clicks.md").read_text()
     recipe = re.search(r"```python\n(import duckdb\n.*?)```", page, re.DOTALL)
     assert recipe is not None
+    import_extra("duckdb", "clicks")  # reports that it is missing, where the recipe would fail
     ranking = {
         "event": "ranking", "id": "r1", "timestamp": "1599391467000", "user": "u1", "session": "s1",
         "fields": [{"name": "query", "value": "Alien"}], "items": [{"id": "a"}, {"id": "b"}],
