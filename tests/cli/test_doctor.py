@@ -11,6 +11,7 @@ import pytest
 
 from kinrank import QuerySet, engines, read_parquet
 from kinrank.datasets import make_two_camps, simulate_clicks
+from kinrank.registry import import_extra
 from tests.engines.toy import ToyEngine
 
 
@@ -91,7 +92,7 @@ def test_files_without_column_names_are_checked_too(kinrank, workdir: Path) -> N
 
 
 def test_a_click_log_is_recognized_and_the_printed_command_reads_it(kinrank, tmp_path: Path, monkeypatch) -> None:
-    pytest.importorskip("duckdb")
+    import_extra("duckdb", "clicks")  # a missing one is a failure, but where there are no extras
     monkeypatch.chdir(tmp_path)
     queries = make_two_camps(n_queries=60, n_docs=6)
     table = simulate_clicks(queries, queries.X[:, 0], n_lists=20, tail=0.2, depth=4, shuffle=0.6)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec  # noqa: F401 - skips this file if it is not installed
 import pytest
-
-pytest.importorskip("starlette")
 
 from kinrank.errors import ParameterError
 from kinrank.serve import Settings

@@ -183,12 +183,22 @@ def connected(*columns: ArrayLike) -> NDArray[np.int64]:
     """
     codes = [np.unique(np.asarray(column), return_inverse=True)[1] for column in columns]
     sizes = np.array([code.max(initial=-1) + 1 for code in codes])
-    query, n = np.arange(len(codes[0])), len(codes[0])
-    value = np.concatenate([code + first for code, first in zip(codes, n + np.cumsum(sizes) - sizes, strict=True)])
-    edges = sparse.coo_array(
-        (np.ones(len(value)), (np.tile(query, len(codes)), value)), shape=(n + sizes.sum(), n + sizes.sum())
-    )
-    component = sparse.csgraph.connected_components(edges, directed=False)[1][:n]
+    value = np.concatenate([code + first for code, first in zip(codes, np.cumsum(sizes) - sizes, strict=True)])
+    return linked(np.tile(np.arange(len(codes[0])), len(codes)), value, len(codes[0]))
+
+
+def linked(query: NDArray[Any], value: NDArray[Any], n_queries: int) -> NDArray[np.int64]:
+    """Return groups of queries that share a value, directly or through others, given the queries and their values.
+
+    Examples
+    --------
+    >>> linked(np.array([0, 1, 1, 3]), np.array([7, 7, 8, 9]), 4).tolist()
+    [0, 0, 1, 2]
+    """
+    codes = np.unique(value, return_inverse=True)[1]
+    size = n_queries + codes.max(initial=-1) + 1
+    edges = sparse.coo_array((np.ones(len(codes)), (query, n_queries + codes)), shape=(size, size))
+    component = sparse.csgraph.connected_components(edges, directed=False)[1][:n_queries]
     return component.astype(np.int64)
 
 

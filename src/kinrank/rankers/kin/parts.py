@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import connected, fold_of_query, groups_of
+from kinrank.data.split import connected, fold_of_query, groups_of, linked
 from kinrank.data.texts import TEXT
 from kinrank.errors import DataError
 from kinrank.learn.lambdamart import LambdaMART
@@ -193,10 +192,7 @@ def _things(queries: QuerySet) -> Int64:
     """Return the number of what each query is about: queries that share a relevant document are about the same."""
     assert queries.doc_id is not None  # memory needs ids
     rows = np.flatnonzero(queries.grades > 0)
-    document = np.unique(queries.doc_id[rows], return_inverse=True)[1]
-    n, size = len(queries), len(queries) + document.max(initial=-1) + 1
-    edges = sparse.coo_array((np.ones(len(rows)), (queries.query_of_row[rows], n + document)), shape=(size, size))
-    return np.unique(sparse.csgraph.connected_components(edges, directed=False)[1][:n], return_inverse=True)[1]
+    return linked(queries.query_of_row[rows], queries.doc_id[rows], len(queries))
 
 
 def choose_memory(
