@@ -362,12 +362,14 @@ def _nearest(  # type: ignore[no-untyped-def]
 ):
     places = np.full((len(offsets) - 1, n), -1, dtype=np.int32)
     values = np.zeros((len(offsets) - 1, n), dtype=np.float32)
-    # A table of the known texts that share a term: its size depends on what is read, not on how many are known.
-    slots = np.int64(2)
-    while slots < 2 * min(most_read, len(text)):
+    # A table of the known texts that share a term. It has a place for each known text, or if these are many, a hash
+    # table, whose size depends on what is read.
+    n_known, slots = np.int64(len(known_offsets) - 1), np.int64(2)
+    while slots < min(2 * min(most_read, len(text)), n_known):
         slots *= 2
+    spread = np.int64(1) if n_known <= slots else _SPREAD
     owner, sums = np.full(slots, -1, dtype=np.int32), np.zeros(slots, dtype=np.float32)
-    touched = np.empty(slots // 2 + 1, dtype=np.int64)
+    touched = np.empty(slots, dtype=np.int64)
     for i in range(len(offsets) - 1):
         own = np.arange(offsets[i], offsets[i + 1])
         lengths = np.empty(len(own), dtype=np.int64)
@@ -385,7 +387,7 @@ def _nearest(  # type: ignore[no-untyped-def]
             read += stop - start
             for entry in range(start, stop):
                 place = text[entry]
-                slot = (np.int64(place) * _SPREAD) & (slots - 1)
+                slot = (np.int64(place) * spread) & (slots - 1)
                 while owner[slot] != place and owner[slot] >= 0:
                     slot = (slot + 1) & (slots - 1)
                 if owner[slot] < 0:
