@@ -23,9 +23,9 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import interleaved, log_progress
 from benchmarks.knn_latency import random_queries
 from kinrank import CellRanker, KnnRanker, QuerySet, load
-from kinrank.neighbors.cells import CellTree
+from kinrank.neighbors._cells import CellTree
 from kinrank.rankers import Ranker
-from kinrank.rankers.cells.training import CellPlan, CellStatistics
+from kinrank.rankers.cells._training import CellPlan, CellStatistics
 
 FEATURES, CANDIDATES, QUERIES, WARM = 46, 100, 300, 20
 SMALLEST = 10_000

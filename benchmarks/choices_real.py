@@ -24,7 +24,7 @@ from benchmarks.common import data_dir, log_progress
 from kinrank import QuerySet
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.judgments import estimate_attractiveness
-from kinrank.rankers.kin.chosen import WithChoices
+from kinrank.rankers.kin._chosen import WithChoices
 
 DAYS = 100
 _START = 1_790_000_000 // 86_400 * 86_400

@@ -59,9 +59,9 @@ from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger, ResumableLog
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import holm
-from kinrank.rankers.kin.fitting import KinFitting
-from kinrank.rankers.kin.trees import best_number_of_trees
-from kinrank.rankers.local.choose import MEASURE
+from kinrank.rankers._local.choose import MEASURE
+from kinrank.rankers.kin._fitting import KinFitting
+from kinrank.rankers.kin._trees import best_number_of_trees
 from kinrank.study.peers import PEERS, Shape
 from reproduction.data_folder import query_set
 

@@ -22,7 +22,7 @@ from kinrank.describe import Describer
 from kinrank.describe.encoders.ngrams import NgramEncoder
 from kinrank.measure import compare_paired
 from kinrank.rankers import Ranker
-from kinrank.rankers.local.choose import MEASURE
+from kinrank.rankers._local.choose import MEASURE
 
 COLLECTIONS = ("msrd", "mwmbl", "icecat")
 OPTIONS = {"only": ("all", *COLLECTIONS), "ranker": ("all", "knn", "kin")}

@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.common import judged_text, letor_part, log_progress, msrd
 from benchmarks.memory_collections import FAMILY, movies
 from kinrank import KinRanker, QuerySet
+from kinrank.study._records import headroom_record
 from kinrank.study.headroom import headroom
-from kinrank.study.records import headroom_record
 
 STUDIES = ("MSRD", "MSRD-fixed", "MSRD-part", "MQ2007", "MQ2008", "mwmbl", "icecat")
 OPTIONS = {"data-set": ("all", *STUDIES), "trees": ("yes", "no")}

@@ -23,7 +23,7 @@ from benchmarks.knn_msrd import per_query, row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe import Describer
 from kinrank.describe.blocks import relative_features
-from kinrank.rankers.kin.trees import TreeView
+from kinrank.rankers.kin._trees import TreeView
 
 FOLDS = 3
 NAMES = (

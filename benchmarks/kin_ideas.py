@@ -39,10 +39,10 @@ from benchmarks.knn_msrd import row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe.blocks import standardize
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.rankers.kin.fitting import KinFitting
-from kinrank.rankers.kin.trees import TreeView, best_number_of_trees, linear_scores, rows_of
+from kinrank.rankers._local.choose import MEASURE
+from kinrank.rankers.kin._fitting import KinFitting
+from kinrank.rankers.kin._trees import TreeView, best_number_of_trees, linear_scores, rows_of
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.choose import MEASURE
 
 Settings = dict[str, Any]
 OPTIONS = {"data-set": ("msrd", "mwmbl", "MQ2007"), "ideas": ("all", "objectives", "shapes", "others")}

@@ -39,7 +39,7 @@ from kinrank.datasets import make_intents
 from kinrank.describe import Describer
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import PairedComparison, compare_paired, holm
-from kinrank.rankers.local.choose import MEASURE
+from kinrank.rankers._local.choose import MEASURE
 from kinrank.study.peers import PEERS, SHAPES
 from reproduction.resampled import compare_resampled
 

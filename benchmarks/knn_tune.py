@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.common import interleaved, medians, msrd
 from kinrank import KnnRanker
-from kinrank.rankers.local.choose import choose_neighbors
+from kinrank.rankers._local.choose import choose_neighbors
 
 GRID = np.unique(np.geomspace(20, 1000, 20).astype(int))
 

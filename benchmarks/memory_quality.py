@@ -79,7 +79,7 @@ from kinrank.memory.evidence import Evidence
 from kinrank.memory.kin import FAMILY as NEAR
 from kinrank.memory.kin import NEIGHBORS, QueryIndex, nearest_similarity
 from kinrank.rankers import RANKERS
-from kinrank.rankers.kin.chosen import WithChoices
+from kinrank.rankers.kin._chosen import WithChoices
 
 LIGHTGBM = "single(learner=lambdamart)"
 RESULTS = Path(__file__).parent / "results" / "memory_quality"

@@ -17,7 +17,7 @@ from benchmarks.common import interleaved, judged_text, letor_folds, log_progres
 from benchmarks.knn_msrd import per_query, row
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.describe import Describer
-from kinrank.learn.prepare import Missing, Preparer, Scale
+from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import holm

@@ -32,9 +32,9 @@ from benchmarks.common import log_progress
 from kinrank import CellRanker
 from kinrank.data.parquet import ParquetBlocks
 from kinrank.parallel import Executor, Serial
-from kinrank.rankers.cells.training import CellPlan, CellStatistics
+from kinrank.rankers.cells._training import CellPlan, CellStatistics
 from kinrank.scale import RayCluster, TrainingProgress, train
-from kinrank.scale.sum_tree import JobFolder, SumTree
+from kinrank.scale._sum_tree import JobFolder, SumTree
 from kinrank.scale.training import open_blocks
 
 OPTIONS = {"size": ("full", "small")}

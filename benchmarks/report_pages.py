@@ -26,10 +26,11 @@ from kinrank.describe import Describer
 from kinrank.measure import AP, NDCG, RR
 from kinrank.rankers import Ranker
 from kinrank.registry import import_extra
+from kinrank.study._entrants import fit_and_evaluate
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import fit_and_evaluate
-from kinrank.study.report import collect, write_page
-from kinrank.study.report.words import headline
+from kinrank.study.report import _collect as collect
+from kinrank.study.report import write_page
+from kinrank.study.report._words import headline
 
 MEASURES = (NDCG @ 10, NDCG @ 1, AP, RR)
 VIEWS: dict[str, dict[str, Any]] = {

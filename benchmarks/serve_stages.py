@@ -19,10 +19,10 @@ import numpy as np
 import kinrank
 from benchmarks.engine_msrd import CHECKOUT
 from benchmarks.serve_load import MODELS, fit_once, write_bodies
-from kinrank.learn.forest import Forest
+from kinrank.learn._forest import Forest
+from kinrank.rankers._local.neighbor_model import NeighborModel
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.kin import model as kin_model
-from kinrank.rankers.local.neighbor_model import NeighborModel
+from kinrank.rankers.kin import _model as kin_model
 from kinrank.serve.http.bodies import parse_rank
 from kinrank.serve.messages import CandidateSet, Ranking, to_query_set
 

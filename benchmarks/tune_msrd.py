@@ -21,9 +21,9 @@ from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.measure import NDCG, compare_paired
 from kinrank.parallel import map_ordered
-from kinrank.rankers.local.choose import choose_neighbors
+from kinrank.rankers._local.choose import choose_neighbors
 from kinrank.scale import Processes, use_executor
-from kinrank.study.sweep import NEIGHBORS, PRIORS
+from kinrank.study._sweep import NEIGHBORS, PRIORS
 from kinrank.study.tuning import Plan, Trial, available_families, per_query_values, tune
 
 MEASURE = NDCG @ 10

@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Any
 
 from kinrank.demo.demo import Demo
-from kinrank.rankers.local.explanation import ordinal
+from kinrank.rankers._local.explanation import ordinal
 
 PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "how-it-works.svg"
 WIDTH, LINE, BEFORE, SHOWN, LONGEST = 620, 29, 10, 5, 23

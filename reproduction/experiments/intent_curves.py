@@ -14,9 +14,9 @@ import numpy as np
 
 from kinrank.data.queryset import QuerySet
 from kinrank.measure import MEAN_NDCG_GENG, evaluate
-from kinrank.rankers.knn.offline import OfflineModels
+from kinrank.rankers._local.choose import choose_neighbors
+from kinrank.rankers.knn._offline import OfflineModels
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.choose import choose_neighbors
 from reproduction.bounds import change_ratio
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult

@@ -19,7 +19,7 @@ from kinrank.arrays import Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.rankrls import RankRLS
 from kinrank.neighbors.base import ExactIndex, Neighborhoods
-from kinrank.rankers.knn.offline import OfflineModels
+from kinrank.rankers.knn._offline import OfflineModels
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder

@@ -11,8 +11,8 @@ from typing import Any
 
 from kinrank.arrays import Float64
 from kinrank.papers.query_class import QueryClassRanker
+from kinrank.rankers._local.choose import choose_neighbors
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold

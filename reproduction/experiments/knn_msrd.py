@@ -14,8 +14,8 @@ from kinrank.describe import Describer
 from kinrank.measure import NDCG
 from kinrank.papers.query_class import QueryClassRanker
 from kinrank.rankers import Ranker
+from kinrank.rankers._local.choose import choose_neighbors
 from kinrank.rankers.knn.ranker import KnnRanker, Mode
-from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import MSRD_FILES, DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult

@@ -109,7 +109,7 @@ def test_option_that_became_a_column_names_the_new_one(kinrank) -> None:
 
 
 def test_labels_ids_and_clicks_are_told_from_features() -> None:
-    from kinrank.study.table_check import suspect_names
+    from kinrank.study._table_check import suspect_names
 
     features = [
         "bm25",

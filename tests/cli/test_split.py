@@ -8,7 +8,7 @@ import pytest
 from kinrank.data.queryset import QuerySet
 from kinrank.data.source import Source
 from kinrank.datasets import make_two_camps
-from kinrank.study.folds import has_near
+from kinrank.study._folds import has_near
 from tests.study.worlds import in_families
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from kinrank.describe.encoders import ENCODERS, make_encoder
+from kinrank.describe.encoders._pretrained import CustomEncoder, Model2VecEncoder
 from kinrank.describe.encoders.base import Encoder
 from kinrank.describe.encoders.ngrams import NgramEncoder, fold
-from kinrank.describe.encoders.pretrained import CustomEncoder, Model2VecEncoder
 from kinrank.errors import DataError, EncoderError, ParameterError
 
 TITLES = ["iron man", "iron man 2", "spider man", "spiderman", "toy story", "toy story 2", "the godfather", "godfather"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinrank.errors import DataError, ParameterError
-from kinrank.neighbors.cells import CellTree, _shares
+from kinrank.neighbors._cells import CellTree, _shares
 
 
 def cloud(n: int, dim: int = 3, seed: int = 0) -> np.ndarray:
@@ -46,7 +46,7 @@ def test_equal_points_share_a_cell() -> None:
 def test_two_levels_are_nearly_as_good_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     points = cloud(4000, dim=5)
     two = CellTree(200).fit(points).assign(points)[1]
-    monkeypatch.setattr("kinrank.neighbors.cells._FLAT", 200)
+    monkeypatch.setattr("kinrank.neighbors._cells._FLAT", 200)
     flat = CellTree(200).fit(points)
     assert len(flat.groups_) == 1
     assert np.mean(two**2) < 1.15 * np.mean(flat.assign(points)[1] ** 2)

@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 import kinrank.neighbors
 from kinrank.errors import DataError, ParameterError
 from kinrank.neighbors import INDEXES, NeighborIndex, choose_index, make_index
+from kinrank.neighbors._faiss_indexes import FaissHNSWIndex, FaissIVFIndex
 from kinrank.neighbors.base import ExactIndex
-from kinrank.neighbors.faiss_indexes import FaissHNSWIndex, FaissIVFIndex
 from kinrank.registry import import_extra
 from tests.neighbors.index_checks import CHECKS, brute_force
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.forest import Forest
+from kinrank.learn._forest import Forest
 
 FEATURES = 8
 MISSING = {"none": {"use_missing": False}, "zero": {"zero_as_missing": True}, "nan": {}}

@@ -14,7 +14,7 @@ from kinrank.checks import ranker_checks
 from kinrank.checks.rankers import RankerCheck
 from kinrank.checks.samples import linear_queries
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.prepare import Preparer
+from kinrank.learn._prepare import Preparer
 from kinrank.measure import NDCG
 from kinrank.papers.atvt import ATVTRanker, BoostedTrees, KernelRidge, Regressor
 

@@ -16,8 +16,8 @@ from kinrank.describe import Describer
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.parallel import Serial
-from kinrank.rankers.cells import training as cell_training
-from kinrank.rankers.cells.training import FAN_IN, BlockSummer, CellStatistics, covering_shares, merge_all
+from kinrank.rankers.cells import _training as cell_training
+from kinrank.rankers.cells._training import FAN_IN, BlockSummer, CellStatistics, covering_shares, merge_all
 
 SETTINGS = [
     {},

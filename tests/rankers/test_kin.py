@@ -12,9 +12,9 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG, compare_paired
 from kinrank.progress import on_progress
-from kinrank.rankers.kin.blend import best_shares
-from kinrank.rankers.kin.model import INGREDIENTS
-from kinrank.rankers.local.choose import assign_folds
+from kinrank.rankers._local.choose import assign_folds
+from kinrank.rankers.kin._blend import best_shares
+from kinrank.rankers.kin._model import INGREDIENTS
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
 

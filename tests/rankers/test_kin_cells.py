@@ -11,9 +11,9 @@ from kinrank.data.blocks import QuerySetBlocks
 from kinrank.datasets import make_intents
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.rankers._local.choose import assign_folds
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.trees import BagTraining, QueriesInMemory, TreeSample, sums_of_folds
-from kinrank.rankers.local.choose import assign_folds
+from kinrank.rankers.kin._trees import BagTraining, QueriesInMemory, TreeSample, sums_of_folds
 from kinrank.scale.training import set_sizes
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)

@@ -20,7 +20,7 @@ from kinrank.measure import NDCG
 from kinrank.memory.evidence import Evidence, Totals
 from kinrank.memory.posterior import Calibration, Posterior, standing
 from kinrank.rankers.base import from_record
-from kinrank.rankers.kin.chosen import ChosenPart, WithChoices, _HeldOutScores
+from kinrank.rankers.kin._chosen import ChosenPart, WithChoices, _HeldOutScores
 from kinrank.store import VersionStore, read_model, read_model_and_examples
 
 QUICK = {"memory": False, "local": False, "n_members": 2, "n_repeats": 1, "trees": "lambdamart(n_trees=10)"}

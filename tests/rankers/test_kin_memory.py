@@ -16,7 +16,7 @@ from kinrank.errors import DataError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
 from kinrank.memory.columns import QueryMemory, column_names
-from kinrank.rankers.kin.parts import PartRecord, choose_memory, columns_of_training
+from kinrank.rankers.kin._parts import PartRecord, choose_memory, columns_of_training
 
 TOPICS = [f"{kind} {thing}" for kind in ("red", "old", "tiny", "loud") for thing in ("lamp", "chair", "radio", "clock")]
 EXTRA = ["", "cheap", "buy", "best", "my", "used", "shop", "photo", "review", "price"]
@@ -183,7 +183,7 @@ def new_things(queries: QuerySet) -> np.ndarray:
 
 def quality_on_new_things(monkeypatch: pytest.MonkeyPatch, share: float) -> float:
     """Return NDCG@10 on things that no judged query is about, of trees that learned a share of the queries as new."""
-    monkeypatch.setattr("kinrank.rankers.kin.parts._NEW", share)
+    monkeypatch.setattr("kinrank.rankers.kin._parts._NEW", share)
     everything = shop(400, seed=3)
     new = new_things(everything)
     memory = QueryMemory.of(everything[~new])

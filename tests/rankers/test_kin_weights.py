@@ -12,7 +12,7 @@ from kinrank import KinRanker, QuerySet
 from kinrank.datasets import make_intents
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.rankers.kin.stand_in import RIDGE, fit_stand_ins, kendall_tau
+from kinrank.rankers.kin._stand_in import RIDGE, fit_stand_ins, kendall_tau
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
 

@@ -23,8 +23,8 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.neighbors import INDEXES
 from kinrank.rankers import Ranker
+from kinrank.rankers._local.choose import choose_neighbors
 from kinrank.rankers.knn.ranker import Mode
-from kinrank.rankers.local.choose import choose_neighbors
 from reproduction.bounds import change_ratio, loss_difference_bound
 
 MODES: list[Mode] = ["online", "offline-1", "offline-2"]

@@ -9,7 +9,7 @@ import pytest
 
 import kinrank
 from kinrank import KnnRanker
-from kinrank.describe.encoders.pretrained import SentenceTransformersEncoder
+from kinrank.describe.encoders._pretrained import SentenceTransformersEncoder
 from kinrank.errors import DamagedFolderError, EncoderError
 from kinrank.serve import Service, Settings
 from kinrank.store import VersionStore

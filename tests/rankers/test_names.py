@@ -12,7 +12,7 @@ from kinrank import KinRanker, KnnRanker, QuerySet, load
 from kinrank.data.hashes import LONGEST, TextTable
 from kinrank.datasets import make_two_camps
 from kinrank.rankers import Ranker
-from kinrank.rankers.names import Names
+from kinrank.rankers._names import Names
 
 CAMPS = make_two_camps(n_queries=60, n_docs=6, seed=0)
 NAMED = CAMPS.replace(

@@ -11,7 +11,7 @@ import kinrank
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.checks.samples import linear_queries
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.prepare import Preparer
+from kinrank.learn._prepare import Preparer
 from kinrank.rankers import RANKERS
 
 

@@ -11,7 +11,7 @@ import pytest
 from kinrank.data.blocks import QuerySetBlocks
 from kinrank.data.hashes import IdHashes
 from kinrank.data.queryset import QuerySet
-from kinrank.scale.sum_tree import check_no_repeated_queries, query_hashes
+from kinrank.scale._sum_tree import check_no_repeated_queries, query_hashes
 
 N_BLOCKS, N_IDS = 64, 16_384
 

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 import kinrank
 from kinrank import CellRanker, QuerySet
 from kinrank.errors import DataError, FileFormatError, JobError, ParameterError
-from kinrank.rankers.cells import training as cell_training
+from kinrank.rankers.cells import _training as cell_training
 from kinrank.registry import import_extra
 from kinrank.scale import Processes, TrainingProgress, train
 from tests.scale.conftest import (

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 from kinrank import KinRanker, KnnRanker
 from kinrank.datasets import make_two_camps
 from kinrank.memory.columns import QueryMemory
-from kinrank.rankers.kin.parts import MemoryPart
+from kinrank.rankers.kin._parts import MemoryPart
 from kinrank.serve import Service
 from kinrank.serve.http import endpoints as answers
 from kinrank.serve.messages import CandidateSet, Fallback

@@ -11,9 +11,9 @@ from kinrank.cli import app
 from kinrank.data.parquet import write_parquet
 from kinrank.datasets import make_two_camps
 from kinrank.errors import LeakError
+from kinrank.study._leaks import find_added_rows
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
-from kinrank.study.leaks import find_added_rows
 from kinrank.study.tuning import Plan, tune
 
 N_QUERIES, N_HITS, N_ADDED = 60, 12, 2

@@ -19,13 +19,13 @@ from kinrank.cli import app
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import run_from_scores, write_run
 from kinrank.measure import NDCG, compare_paired, evaluate
+from kinrank.study._entrants import evaluate_ranker
+from kinrank.study._folds import wanted_families
 from kinrank.study.answer import Answer, Claim
-from kinrank.study.entrants import evaluate_ranker
 from kinrank.study.experiment import run_experiment
-from kinrank.study.folds import wanted_families
 from kinrank.study.headroom import headroom
-from kinrank.study.report import collect
-from kinrank.study.report.words import headline, points
+from kinrank.study.report import _collect as collect
+from kinrank.study.report._words import headline, points
 from kinrank.study.study import Study
 from kinrank.study.tuning import Plan, tune
 from kinrank.study.validation import validate
@@ -40,13 +40,13 @@ N_TRIALS = 9  # three linear models, two of kin, three LightGBM, and kin without
 @pytest.fixture(autouse=True)
 def _one_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cross-fit once even with few queries, to save time."""
-    monkeypatch.setattr("kinrank.rankers.kin.fitting._MOST_REPEATS", 1)
+    monkeypatch.setattr("kinrank.rankers.kin._fitting._MOST_REPEATS", 1)
 
 
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grow few trees where they do not matter, to save time."""
-    for module in ("kinrank.rankers.kin.settings", "kinrank.study.tuning"):
+    for module in ("kinrank.rankers.kin._settings", "kinrank.study.tuning"):
         monkeypatch.setattr(f"{module}.MOST_TREES", 80)
 
 

@@ -11,8 +11,8 @@ from kinrank.data.trec import run_from_scores, write_run
 from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure import AP, NDCG, compare_paired, holm
+from kinrank.study._entrants import evaluate_run, fit_and_evaluate, origin_of
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import evaluate_run, fit_and_evaluate, origin_of
 from kinrank.study.study import Study
 
 MEASURES = [NDCG @ 10, AP]

@@ -7,10 +7,10 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.measure import NDCG, compare_paired
 from kinrank.memory.kin import families_of
 from kinrank.registry import import_extra
+from kinrank.study._folds import COLUMN, has_near
+from kinrank.study._records import comparison_record, headroom_record
 from kinrank.study.experiment import run_experiment
-from kinrank.study.folds import COLUMN, has_near
 from kinrank.study.headroom import headroom
-from kinrank.study.records import comparison_record, headroom_record
 from kinrank.study.study import Study
 from tests.study.worlds import in_families
 

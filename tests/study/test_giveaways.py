@@ -7,7 +7,7 @@ import pytest
 
 from kinrank import QuerySet
 from kinrank.datasets import make_intents
-from kinrank.study.leaks import find_giveaway
+from kinrank.study._leaks import find_giveaway
 
 
 @pytest.fixture(scope="module")

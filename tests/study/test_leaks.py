@@ -11,7 +11,7 @@ from benchmarks.common import msrd
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents
 from kinrank.errors import LeakError
-from kinrank.study.leaks import Items, find_leaks, leak_warning, most_similar
+from kinrank.study._leaks import Items, find_leaks, leak_warning, most_similar
 
 
 @pytest.fixture

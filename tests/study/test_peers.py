@@ -11,7 +11,7 @@ from kinrank.datasets import make_intents
 from kinrank.errors import DataError, MissingExtraError, ParameterError
 from kinrank.measure import NDCG
 from kinrank.study import peers
-from kinrank.study.entrants import make_ranker
+from kinrank.study._entrants import make_ranker
 from kinrank.study.experiment import run_experiment
 from kinrank.study.peers import PEERS, XGBoostPeer
 

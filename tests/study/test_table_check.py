@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kinrank.study.table_check import check_table
+from kinrank.study._table_check import check_table
 
 ROWS = 24
 

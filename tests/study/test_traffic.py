@@ -15,11 +15,11 @@ from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import NDCG
 from kinrank.memory.evidence import Evidence
 from kinrank.registry import import_extra
+from kinrank.study._records import answer_record, headroom_record
+from kinrank.study._traffic import SplitInTime
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
-from kinrank.study.records import answer_record, headroom_record
 from kinrank.study.study import Study
-from kinrank.study.traffic import SplitInTime
 
 RATES = np.array([0.05, 0.35, 0.8])  # of choices per look, by grade
 FIRST, BORDER = 20_000, 20_016

@@ -17,11 +17,11 @@ from kinrank.errors import DataError, FileFormatError, JobError, LeakError, Para
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
 from kinrank.rankers import RANKERS
-from kinrank.rankers.local.choose import choose_neighbors
+from kinrank.rankers._local.choose import choose_neighbors
 from kinrank.rankers.persistence import from_settings, read_settings, settings_of
 from kinrank.registry import import_extra
 from kinrank.scale import Processes, use_executor
-from kinrank.study.sweep import sweep_neighbors, sweep_trees
+from kinrank.study._sweep import sweep_neighbors, sweep_trees
 from kinrank.study.tuning import (
     Plan,
     available_families,

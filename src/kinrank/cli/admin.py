@@ -124,7 +124,7 @@ def models(
 
 def _publish(store: VersionStore, model: str, canary: str | None) -> None:
     """Upload a model as the current version, or as the canary of a share of the queries."""
-    from kinrank.rankers.kin.chosen import with_evidence_inside
+    from kinrank.rankers.kin._chosen import with_evidence_inside
     from kinrank.store.versions import CANARY, CURRENT, Arm
 
     role, share = (CURRENT, "1") if canary is None else (CANARY, canary)

@@ -66,7 +66,7 @@ def cost_table(comparison: Comparison) -> Table:
 
 
 def _unjudged(entrant: Entrant, comparison: Comparison) -> str:
-    from kinrank.study.entrants import unjudged_in_top
+    from kinrank.study._entrants import unjudged_in_top
 
     if entrant.coverage is not None:
         return f"{entrant.coverage.unjudged_top:.1%}"

@@ -65,8 +65,8 @@ def split(
 
     from kinrank.data.source import output_format, write_queries
     from kinrank.data.split import note_on_large_group, split_queries
-    from kinrank.study.folds import COLUMN, add_families
-    from kinrank.study.leaks import without_copies
+    from kinrank.study._folds import COLUMN, add_families
+    from kinrank.study._leaks import without_copies
 
     for path in parts:
         output_format(path)  # raises on a wrong name before the work

@@ -54,7 +54,7 @@ def doctor(
 def _check_data(path: str, as_json: bool) -> None:
     from kinrank.data.delimited import read_delimited
     from kinrank.data.parquet import read_parquet_table
-    from kinrank.study.table_check import TableCheck, check_queries, check_table, click_log_command
+    from kinrank.study._table_check import TableCheck, check_queries, check_table, click_log_command
 
     if Path(path).suffix in (".ndjson", ".jsonl", ".json"):
         _say_click_log(shlex.join(["kinrank", "clicks", path, "--out", "judgments.parquet"]), as_json)

@@ -60,10 +60,10 @@ def headroom(
 ) -> None:
     """Estimate what kinrank would gain: your engine, LightGBM, memory and weights per query, step by step."""
     from kinrank.measure import parse_measure
+    from kinrank.study._leaks import leak_warning
+    from kinrank.study._records import headroom_record
     from kinrank.study.headroom import ORACLE
     from kinrank.study.headroom import headroom as study
-    from kinrank.study.leaks import leak_warning
-    from kinrank.study.records import headroom_record
 
     wanted = parse_measure(measure)
     ranker = _kin(settings or [])

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
-    from kinrank.study.leaks import AddedRows
-    from kinrank.study.traffic import SplitInTime
+    from kinrank.study._leaks import AddedRows
+    from kinrank.study._traffic import SplitInTime
 
 _EXAMPLES = 5
 _FILLED = {
@@ -37,7 +37,7 @@ def load_model(path: str) -> Ranker:
 def read_evidence(folder: str | None) -> SplitInTime | None:
     """Open a folder of evidence and split it in time; None without one."""
     from kinrank.memory.evidence import Evidence
-    from kinrank.study.traffic import SplitInTime
+    from kinrank.study._traffic import SplitInTime
 
     return None if folder is None else SplitInTime.since(Evidence.open(folder))
 
@@ -77,7 +77,7 @@ def check_added_rows(queries: QuerySet, leaks: OnLeak) -> AddedRows | None:
 
     Raise `LeakError` if `leaks` says to refuse them.
     """
-    from kinrank.study.leaks import find_added_rows
+    from kinrank.study._leaks import find_added_rows
 
     added_rows = find_added_rows(queries)
     if added_rows is not None:
@@ -107,7 +107,7 @@ def announce(queries: QuerySet, path: str, missing: str = "mean") -> None:
 
 def warn_if_perfect(means: Mapping[str, float]) -> None:
     """Warn of results that are too good to be believed."""
-    from kinrank.study.leaks import NEAR_PERFECT
+    from kinrank.study._leaks import NEAR_PERFECT
 
     for name, mean in means.items():
         if mean >= NEAR_PERFECT:
@@ -120,7 +120,7 @@ def warn_if_perfect(means: Mapping[str, float]) -> None:
 
 def _check_names(queries: QuerySet, path: str) -> None:
     """Refuse columns that would become features although their names say that they are something else."""
-    from kinrank.study.table_check import suspect_names
+    from kinrank.study._table_check import suspect_names
 
     for name, meaning in suspect_names(queries.feature_names):
         raise DataError(
@@ -130,7 +130,7 @@ def _check_names(queries: QuerySet, path: str) -> None:
 
 
 def _warn_of_giveaway(queries: QuerySet, path: str) -> None:
-    from kinrank.study.leaks import find_giveaway
+    from kinrank.study._leaks import find_giveaway
 
     giveaway = find_giveaway(queries)
     if giveaway is not None:

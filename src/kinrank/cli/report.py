@@ -61,11 +61,11 @@ def report(
     """Write a self-contained HTML report: which ranker is better, for which queries, and how certain that is."""
     from kinrank.measure import parse_measure
     from kinrank.progress import Parts
-    from kinrank.study.entrants import remembers
-    from kinrank.study.folds import wanted_families
+    from kinrank.study._entrants import remembers
+    from kinrank.study._folds import wanted_families
     from kinrank.study.ladder import engine_feature
     from kinrank.study.report import STEPS, collect, write_page
-    from kinrank.study.report.words import evidence, headline, provenance
+    from kinrank.study.report._words import evidence, headline, provenance
     from kinrank.study.study import Study
 
     # Fail on wrong options before the work starts.
@@ -134,7 +134,7 @@ def _titles(queries: QuerySet) -> dict[str, str] | None:
 def _n_features(entrants: list[str]) -> int | None:
     """Return the number of features of the first model, if there is one; see `read_queries`."""
     from kinrank.store import read_model
-    from kinrank.study.entrants import origin_of
+    from kinrank.study._entrants import origin_of
 
     return next((len(read_model(text).feature_names) for text in entrants if origin_of(text) == "model"), None)
 

@@ -125,7 +125,7 @@ def train(
     ] = False,
 ) -> None:
     """Fit a ranker on judged queries and write it as a model folder."""
-    from kinrank.study.folds import wanted_families
+    from kinrank.study._folds import wanted_families
     from kinrank.study.study import Study
     from kinrank.study.validation import validate as run_validation
 
@@ -187,8 +187,8 @@ def _with_query_log(ranker: Ranker, name: str, path: str) -> Ranker:
     """Let the n-gram encoder of a ranker learn from the texts of a query log."""
     from kinrank.describe.encoders.base import Encoder
     from kinrank.describe.encoders.ngrams import NgramEncoder
+    from kinrank.rankers._local.texts import unfitted_encoder
     from kinrank.rankers.capabilities import capabilities_of
-    from kinrank.rankers.local.texts import unfitted_encoder
 
     encoder: Encoder | None = unfitted_encoder(ranker) if capabilities_of(ranker).text else None
     if not isinstance(encoder, NgramEncoder):

@@ -63,7 +63,7 @@ def tune(
     """Choose a ranker and its parameters by validation; pass the result to kinrank train --settings."""
     from kinrank.measure import parse_measure
     from kinrank.study import tuning
-    from kinrank.study.records import tuning_record
+    from kinrank.study._records import tuning_record
 
     wanted = parse_measure(measure)
     shared = parse_settings(None, settings or [])

@@ -19,7 +19,7 @@ Balance = Literal["pairs", "queries"]
 class Learner(BaseEstimator, ABC):
     """Base class of learners, which fit a scoring function to judged queries.
 
-    A learner uses features as given; the ranker scales them and fills missing values (`kinrank.learn.prepare`).
+    A learner uses features as given; the ranker scales them and fills missing values (`kinrank.learn._prepare`).
     """
 
     linear: ClassVar[bool] = False

@@ -13,8 +13,8 @@ from kinrank.arrays import Float64, State
 from kinrank.data.query_rows import shuffle_within_queries
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, KinrankError, ParameterError
+from kinrank.learn._forest import Forest, check_trees, read_trees
 from kinrank.learn.base import Learner, check_query_weight
-from kinrank.learn.forest import Forest, check_trees, read_trees
 from kinrank.parallel import threads_for
 from kinrank.registry import import_extra
 
@@ -176,7 +176,7 @@ class LambdaMART(BoosterMixin, Learner):
         Random seed; training is deterministic for a given seed.
     model : str, optional
         A model file of LightGBM or XGBoost. `fit` then trains nothing: it reads these trees and checks that the data
-        have their features. See `kinrank.learn.forest.read_trees`.
+        have their features. See `kinrank.learn._forest.read_trees`.
 
     Attributes
     ----------

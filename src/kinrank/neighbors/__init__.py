@@ -18,8 +18,8 @@ INDEXES = Registry(
     "index",
     {
         "exact": "kinrank.neighbors.base:ExactIndex",
-        "faiss-ivf": "kinrank.neighbors.faiss_indexes:FaissIVFIndex",
-        "faiss-hnsw": "kinrank.neighbors.faiss_indexes:FaissHNSWIndex",
+        "faiss-ivf": "kinrank.neighbors._faiss_indexes:FaissIVFIndex",
+        "faiss-hnsw": "kinrank.neighbors._faiss_indexes:FaissHNSWIndex",
     },
     replaced=dict.fromkeys(("kdtree", "faiss-flat"), "use 'exact', which finds the same neighbors and is faster"),
 )

@@ -18,9 +18,9 @@ from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries
 from kinrank.errors import ParameterError
+from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import check_penalty
 from kinrank.learn.lambdamart import BoosterMixin
-from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.measure import DCG
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import Capabilities

@@ -20,15 +20,15 @@ from kinrank.data.queryset import QuerySet
 from kinrank.describe.blocks import statistics
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import make_learner
+from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import Learner, LinearLearner
-from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.measure import AP
 from kinrank.parallel import Serial, current_executor
+from kinrank.rankers._local.model import Prior, check_prior, coefficients
+from kinrank.rankers._local.training_sets import Shrinkage, TrainingSet, training_set_class
 from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import QueryArrays, takes_arrays
-from kinrank.rankers.local.model import Prior, check_prior, coefficients
-from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, training_set_class
 from kinrank.store import nest, unnest
 
 _RESTARTS = 3  # of k-means

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.prepare import Missing, Preparer
+from kinrank.learn._prepare import Missing, Preparer
 from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.store import nest, unnest

@@ -17,12 +17,12 @@ from kinrank.describe import Describer
 from kinrank.describe.blocks import Spec
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import make_learner
+from kinrank.learn._prepare import Missing, Scale
 from kinrank.learn.base import Learner
-from kinrank.learn.prepare import Missing, Scale
 from kinrank.neighbors.base import Neighborhoods
+from kinrank.rankers._local.model import LocalModel, Prior, check_local_settings
 from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.local.model import LocalModel, Prior, check_local_settings
 from kinrank.store import nest, unnest
 
 

@@ -21,11 +21,11 @@ from kinrank.data.normalization import Normalization, normalization_of
 from kinrank.data.queryset import QuerySet
 from kinrank.describe.encoders import EncoderSpec, check_encoders, make_encoder
 from kinrank.errors import DataError
-from kinrank.learn.prepare import Missing, Scale
+from kinrank.learn._prepare import Missing, Scale
 from kinrank.measure import NDCG
+from kinrank.rankers._names import Names
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import JudgedArrays, QueryArrays, feature_difference, read_queries, takes_arrays
-from kinrank.rankers.names import Names
 from kinrank.rankers.persistence import PARTS
 from kinrank.rankers.registry import RANKERS
 from kinrank.store import ModelRecord, decode, encode, read_model, write_model

@@ -12,9 +12,9 @@ from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
+from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.store import nest, unnest

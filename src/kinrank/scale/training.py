@@ -21,15 +21,15 @@ from kinrank.data.tables import ColumnNames
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.parallel import Executor, Serial, TaskCost
+from kinrank.rankers._local.texts import EncodedBlocks, fit_encoder_on_blocks
+from kinrank.rankers.cells._training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.cells.training import FAN_IN, CellPlan, rows_per_block
-from kinrank.rankers.kin.fitting import KinFitting
+from kinrank.rankers.kin._fitting import KinFitting
+from kinrank.rankers.kin._settings import MOST_CELLS, cell_part, check_settings, tree_sample
+from kinrank.rankers.kin._trees import n_columns_seen
 from kinrank.rankers.kin.ranker import KinRanker
-from kinrank.rankers.kin.settings import MOST_CELLS, cell_part, check_settings, tree_sample
-from kinrank.rankers.kin.trees import n_columns_seen
-from kinrank.rankers.local.texts import EncodedBlocks, fit_encoder_on_blocks
 from kinrank.rankers.persistence import settings_of
-from kinrank.scale.sum_tree import JobFolder, StoredQueries, SumTree, TrainingProgress, check_no_repeated_queries
+from kinrank.scale._sum_tree import JobFolder, StoredQueries, SumTree, TrainingProgress, check_no_repeated_queries
 
 R = TypeVar("R", CellRanker, KinRanker)
 

@@ -10,9 +10,9 @@ import numpy as np
 from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import UnsupportedByModelError
+from kinrank.rankers._local.explanation import candidate_moments
 from kinrank.rankers.capabilities import can_explain, has_weights
-from kinrank.rankers.kin.stand_in import BoostedWeights
-from kinrank.rankers.local.explanation import candidate_moments
+from kinrank.rankers.kin._stand_in import BoostedWeights
 from kinrank.serve.messages import (
     CandidateSet,
     Failure,

@@ -18,9 +18,9 @@ from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import EncoderError, KinrankError, RejectedModelError
 from kinrank.memory.evidence import Evidence
 from kinrank.rankers import RANKERS
+from kinrank.rankers._local.texts import text_encoder
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_adapt, can_explain, has_weights, takes_evidence
-from kinrank.rankers.local.texts import text_encoder
 from kinrank.serve.messages import CandidateSet, to_query_set
 from kinrank.serve.observer import Observer
 from kinrank.store import Examples

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kinrank.errors import KinrankError
+from kinrank.rankers._local.texts import text_encoder
 from kinrank.rankers.base import load
 from kinrank.rankers.capabilities import can_adapt
-from kinrank.rankers.local.texts import text_encoder
 from kinrank.serve.served_model import ServedModel
 from kinrank.store.versions import CANARY, CURRENT, ArmsByRole, VersionStore
 

@@ -13,14 +13,14 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.measure import NDCG, Measure
 from kinrank.progress import Parts
 from kinrank.rankers import load
+from kinrank.study._entrants import make_ranker, needs_fitting, origin_of, remembers
+from kinrank.study._folds import Families, OnLeak, wanted_families
+from kinrank.study._leaks import LeakReport
+from kinrank.study._traffic import SplitInTime
 from kinrank.study.answer import Answer, NearAndFar
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs
-from kinrank.study.entrants import make_ranker, needs_fitting, origin_of, remembers
-from kinrank.study.folds import Families, OnLeak, wanted_families
 from kinrank.study.ladder import COSTS, DECISIVE, climb, missing_trees, rung_of, rungs_to_fit
-from kinrank.study.leaks import LeakReport
 from kinrank.study.study import Study
-from kinrank.study.traffic import SplitInTime
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ def run_experiment(
     Parameters
     ----------
     names
-        Rankers, other libraries, model folders and run files; see `kinrank.study.entrants.origin_of`.
+        Rankers, other libraries, model folders and run files; see `kinrank.study._entrants.origin_of`.
     queries
         Judged test queries.
     train

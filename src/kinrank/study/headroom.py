@@ -15,15 +15,18 @@ from kinrank.data.queryset import QuerySet
 from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import NDCG, Measure, PairedComparison, evaluate
 from kinrank.progress import Parts
+from kinrank.rankers._local.choose import NeighborChoice
+from kinrank.rankers._local.model import coefficients
+from kinrank.rankers._local.training_sets import Shrinkage
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.choose import NeighborChoice
-from kinrank.rankers.local.model import coefficients
-from kinrank.rankers.local.training_sets import Shrinkage
+from kinrank.study._entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top
+from kinrank.study._folds import Families, OnLeak, inner_folds, wanted_families
+from kinrank.study._leaks import LeakReport
+from kinrank.study._sweep import sweep_neighbors
+from kinrank.study._traffic import SplitInTime
 from kinrank.study.answer import MIN_GAIN, RUNGS, Answer
 from kinrank.study.comparison import Comparison, Entrant
-from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top
-from kinrank.study.folds import Families, OnLeak, inner_folds, wanted_families
 from kinrank.study.ladder import (
     COSTS,
     DETAILS,
@@ -34,10 +37,7 @@ from kinrank.study.ladder import (
     missing_trees,
     rungs_to_fit,
 )
-from kinrank.study.leaks import LeakReport
 from kinrank.study.study import Study
-from kinrank.study.sweep import sweep_neighbors
-from kinrank.study.traffic import SplitInTime
 
 # --- the oracle: weights fitted to a query's own judgments -----------------------------------------------------------
 #

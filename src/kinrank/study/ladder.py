@@ -28,7 +28,7 @@ from kinrank.parallel import Threads, map_ordered, usable_threads, use_threads
 from kinrank.progress import Parts
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
-from kinrank.rankers.kin.parts import WEIGHTS
+from kinrank.rankers.kin._parts import WEIGHTS
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.single import SingleRanker

@@ -25,9 +25,9 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART, shares_of_gain
 from kinrank.measure.base import query_means
 from kinrank.memory.columns import PARTS, QueryMemory
+from kinrank.rankers._local.choose import MEASURE
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.kin.parts import memory_folds
-from kinrank.rankers.local.choose import MEASURE
+from kinrank.rankers.kin._parts import memory_folds
 from kinrank.registry import Registry, import_extra
 
 PEERS = Registry(

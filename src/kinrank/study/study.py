@@ -19,13 +19,13 @@ from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
 from kinrank.memory.kin import FAMILY
 from kinrank.progress import Parts
 from kinrank.rankers import Ranker, load
+from kinrank.study._entrants import evaluate_ranker, evaluate_run, fit_and_evaluate, make_ranker, origin_of, pool_folds
+from kinrank.study._folds import COLUMN, Families, Fold, OnLeak, Related, add_families, checked_folds, has_near
+from kinrank.study._leaks import LeakReport
+from kinrank.study._traffic import SplitInTime
 from kinrank.study.answer import CHOICES, MIN_GAIN, RUNGS, Answer, NearAndFar, TrafficAnswer, answer, subject_of
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs, compare
-from kinrank.study.entrants import evaluate_ranker, evaluate_run, fit_and_evaluate, make_ranker, origin_of, pool_folds
-from kinrank.study.folds import COLUMN, Families, Fold, OnLeak, Related, add_families, checked_folds, has_near
-from kinrank.study.leaks import LeakReport
 from kinrank.study.peers import PEERS
-from kinrank.study.traffic import SplitInTime
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Study:
     """The measures; the first decides."""
     group: str | None = None
     """Query column whose values are never split, and may vary together in tests. Families that are kept together are
-    one: `kinrank.study.folds.COLUMN`.
+    one: `kinrank.study._folds.COLUMN`.
     """
     leaks: OnLeak = "refuse"
     """What was done with test queries seen in training."""
@@ -209,7 +209,7 @@ class Study:
         return None if column is None else np.concatenate([groups_of(fold.test, column) for fold in self.folds])
 
     def enter(self, text: str, progress: Parts | None = None) -> Entrant:
-        """Measure the ranker, model folder or run that a text names; see `kinrank.study.entrants.origin_of`."""
+        """Measure the ranker, model folder or run that a text names; see `kinrank.study._entrants.origin_of`."""
         origin = origin_of(text)
         if origin in ("ranker", "peer"):
             parts = self.fit(text, lambda: make_ranker(text, group=self.group), progress)

@@ -19,25 +19,25 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import has_text
 from kinrank.describe import Describer
 from kinrank.errors import ParameterError
+from kinrank.learn._prepare import Missing
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.learn.prepare import Missing
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG, Measure
 from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
 from kinrank.rankers.base import Ranker
+from kinrank.rankers.kin._settings import MOST_TREES
 from kinrank.rankers.kin.ranker import KinRanker
-from kinrank.rankers.kin.settings import MOST_TREES
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import from_settings, settings_of
 from kinrank.rankers.registry import RANKERS
 from kinrank.rankers.single import SingleRanker
+from kinrank.study._folds import OnLeak
+from kinrank.study._sweep import sweep_neighbors, sweep_trees
 from kinrank.study.answer import Answer, answer
-from kinrank.study.folds import OnLeak
 from kinrank.study.ladder import missing_trees, rung_of
 from kinrank.study.peers import SHAPES
 from kinrank.study.study import Study
-from kinrank.study.sweep import sweep_neighbors, sweep_trees
 
 # --- trials of a tuning study in a folder, so that an interrupted study can be resumed --------------------------------
 #

@@ -11,10 +11,12 @@ from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
 from kinrank.rankers.capabilities import Capabilities
+from kinrank.study._entrants import evaluate_ranker, fit_and_evaluate
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate
-from kinrank.study.report import STEPS, collect, words
-from kinrank.study.report.collect import query_names
+from kinrank.study.report import STEPS
+from kinrank.study.report import _collect as collect
+from kinrank.study.report import _words as words
+from kinrank.study.report._collect import query_names
 from kinrank.study.study import Study
 
 MEASURE = NDCG @ 10
@@ -105,7 +107,7 @@ def test_seen_test_queries_are_counted():
 def test_a_study_that_is_given_is_not_checked_again(monkeypatch: pytest.MonkeyPatch):
     train, comparison = two_camps(SingleRanker("rankrls"))
     study = Study.split(train, comparison.queries, measures=comparison.measures, leaks="warn")
-    monkeypatch.setattr("kinrank.study.folds.find_leaks", lambda *_, **__: pytest.fail("checked again"))
+    monkeypatch.setattr("kinrank.study._folds.find_leaks", lambda *_, **__: pytest.fail("checked again"))
     check = collect(comparison, judged=train, study=study).leak_check
     assert check is not None
     assert (check.seen, check.near) == (0, 0)

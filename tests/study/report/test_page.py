@@ -13,10 +13,10 @@ import pytest
 from kinrank import KnnRanker, SingleRanker
 from kinrank.datasets import make_two_camps
 from kinrank.measure import NDCG
+from kinrank.study._entrants import evaluate_ranker
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import evaluate_ranker
 from kinrank.study.report import Report, collect, render, write_page
-from kinrank.study.report.words import conventions, headline
+from kinrank.study.report._words import conventions, headline
 from tests.study.report.conftest import HOSTILE
 
 MOST_BYTES = 200_000

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinrank.data.queryset import QuerySet
-from kinrank.study.report.collect import feature_shares
+from kinrank.study.report._collect import feature_shares
 
 
 @given(st.floats(0.01, 100), st.floats(0.01, 100))

@@ -9,10 +9,10 @@ from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.datasets import make_two_camps
 from kinrank.errors import ParameterError
 from kinrank.measure import NDCG
+from kinrank.study._entrants import evaluate_ranker
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import evaluate_ranker
 from kinrank.study.report import Report, collect, render
-from kinrank.study.report.page import extremes, feature_table
+from kinrank.study.report._page import extremes, feature_table
 
 
 @pytest.fixture(scope="module")

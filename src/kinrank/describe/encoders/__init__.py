@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from typing import Any
 
+from kinrank.describe.encoders._pretrained import CustomEncoder, Encodes, LibraryEncoder
 from kinrank.describe.encoders.base import Encoder
-from kinrank.describe.encoders.pretrained import CustomEncoder, Encodes, LibraryEncoder
 from kinrank.errors import EncoderError, ParameterError
 from kinrank.registry import Registry
 
@@ -20,10 +20,10 @@ ENCODERS = Registry(
     "encoder",
     {
         "ngrams": "kinrank.describe.encoders.ngrams:NgramEncoder",
-        "model2vec": "kinrank.describe.encoders.pretrained:Model2VecEncoder",
-        "sentence-transformers": "kinrank.describe.encoders.pretrained:SentenceTransformersEncoder",
-        "fastembed": "kinrank.describe.encoders.pretrained:FastEmbedEncoder",
-        "custom": "kinrank.describe.encoders.pretrained:CustomEncoder",
+        "model2vec": "kinrank.describe.encoders._pretrained:Model2VecEncoder",
+        "sentence-transformers": "kinrank.describe.encoders._pretrained:SentenceTransformersEncoder",
+        "fastembed": "kinrank.describe.encoders._pretrained:FastEmbedEncoder",
+        "custom": "kinrank.describe.encoders._pretrained:CustomEncoder",
     },
 )
 

@@ -17,18 +17,18 @@ from kinrank.describe import Describer, make_describer
 from kinrank.describe.blocks import Spec
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import make_learner
+from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import Learner
-from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.rankrls import RankRLS
 from kinrank.neighbors import NeighborIndex, restore_index
-from kinrank.neighbors.cells import CellTree
+from kinrank.neighbors._cells import CellTree
 from kinrank.parallel import Executor, Serial, current_executor, map_ordered
+from kinrank.rankers._local.model import LocalModel, LocalSettings, Prior
+from kinrank.rankers._local.nearest import NeighborRanker
+from kinrank.rankers._local.neighbor_model import JudgedQueries, NeighborModel, fit_index
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.cells.training import BlockSummer, CellPlan, CellStatistics, merge_all, plan_cells, rows_per_block
+from kinrank.rankers.cells._training import BlockSummer, CellPlan, CellStatistics, merge_all, plan_cells, rows_per_block
 from kinrank.rankers.intake import JudgedArrays, takes_arrays
-from kinrank.rankers.local.model import LocalModel, LocalSettings, Prior
-from kinrank.rankers.local.nearest import NeighborRanker
-from kinrank.rankers.local.neighbor_model import JudgedQueries, NeighborModel, fit_index
 from kinrank.store import nest, unnest
 
 # --- the local model of cells -----------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError, StoreError
 from kinrank.progress import report_progress
+from kinrank.rankers._local.choose import assign_folds
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.local.choose import assign_folds
 from kinrank.rankers.registry import RANKERS
 from kinrank.store import ModelRecord
 

@@ -13,8 +13,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.memory.evidence import Totals
 from kinrank.memory.reasons import Reasons
-from kinrank.rankers.kin.trees import TreeView
-from kinrank.rankers.local.explanation import Explanation, ordinal, ranks
+from kinrank.rankers._local.explanation import Explanation, ordinal, ranks
+from kinrank.rankers.kin._trees import TreeView
 
 _SHOWN = 10
 PARTS = ("trees: features", "trees: standing", "trees: local score", "trees: memory", "local", "global", "base")

@@ -21,32 +21,32 @@ from kinrank.describe import Describer
 from kinrank.describe.blocks import Spec
 from kinrank.describe.encoders import Encoder, EncoderSpec
 from kinrank.errors import ParameterError
-from kinrank.learn.forest import Forest
+from kinrank.learn._forest import Forest
+from kinrank.learn._prepare import Missing, Scale
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.learn.prepare import Missing, Scale
 from kinrank.memory.columns import targets_of
 from kinrank.memory.evidence import Evidence, Totals, judged_in
 from kinrank.memory.reasons import Reasons, reasons_of, texts_like
 from kinrank.parallel import n_threads_of, use_threads
+from kinrank.rankers._local.explanation import named
+from kinrank.rankers._local.model import coefficient_rows
+from kinrank.rankers._local.neighbor_model import JudgedQueries
+from kinrank.rankers._local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
 from kinrank.rankers.base import LinearWeights, Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.intake import JudgedArrays, QueryArrays, takes_arrays
 from kinrank.rankers.kin._base import NAME as BASE
 from kinrank.rankers.kin._base import BasePart, check_stored, fit_base, restored, storable
-from kinrank.rankers.kin.chosen import ChosenPart, find_evidence, opened, path_from
+from kinrank.rankers.kin._chosen import ChosenPart, find_evidence, opened, path_from
+from kinrank.rankers.kin._fitting import KinFitting
+from kinrank.rankers.kin._model import RECORDED, IngredientScores, KinModel
+from kinrank.rankers.kin._parts import MemoryPart, PartRecord, choose_memory
+from kinrank.rankers.kin._settings import check_settings, tree_settings, weight_signs
+from kinrank.rankers.kin._stand_in import BoostedWeights, boosted, fit_stand_ins
+from kinrank.rankers.kin._trees import importances, weights_differ
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
-from kinrank.rankers.kin.fitting import KinFitting
-from kinrank.rankers.kin.model import RECORDED, IngredientScores, KinModel
-from kinrank.rankers.kin.parts import MemoryPart, PartRecord, choose_memory
-from kinrank.rankers.kin.settings import check_settings, tree_settings, weight_signs
-from kinrank.rankers.kin.stand_in import BoostedWeights, boosted, fit_stand_ins
-from kinrank.rankers.kin.trees import importances, weights_differ
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.explanation import named
-from kinrank.rankers.local.model import coefficient_rows
-from kinrank.rankers.local.neighbor_model import JudgedQueries
-from kinrank.rankers.local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
 from kinrank.store import ModelRecord, nest, unnest
 
 
@@ -72,7 +72,7 @@ class KinRanker(WeightedRanker, Ranker):
 
     Needs ``pip install '.[lightgbm]'``. Grades must be whole numbers from 0 to 30.
 
-    With *evidence*, what people chose for this very query moves its documents (`kinrank.rankers.kin.chosen`), the more
+    With *evidence*, what people chose for this very query moves its documents (`kinrank.rankers.kin._chosen`), the more
     the more they looked. Live events do so, too, whether or not there was evidence to fit.
 
     Parameters

@@ -16,20 +16,20 @@ from kinrank.describe import Describer
 from kinrank.describe.blocks import Spec
 from kinrank.describe.encoders import Encoder, EncoderSpec
 from kinrank.errors import ParameterError
+from kinrank.learn._prepare import Missing, Scale
 from kinrank.learn.base import Learner
-from kinrank.learn.prepare import Missing, Scale
 from kinrank.neighbors import NeighborIndex
 from kinrank.parallel import Threads, current_executor, map_ordered, n_threads_of
+from kinrank.rankers._local.choose import NEIGHBORS, assign_folds, best_n_neighbors
+from kinrank.rankers._local.model import LocalModel, Prior
+from kinrank.rankers._local.nearest import NeighborRanker
+from kinrank.rankers._local.neighbor_model import EditableModel, Sources, in_blocks, join_learned
+from kinrank.rankers._local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
+from kinrank.rankers._local.training_sets import StatisticsTrainingSet
 from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import JudgedArrays, takes_arrays
-from kinrank.rankers.knn.offline import OfflineModels
-from kinrank.rankers.local.choose import NEIGHBORS, assign_folds, best_n_neighbors
-from kinrank.rankers.local.model import LocalModel, Prior
-from kinrank.rankers.local.nearest import NeighborRanker
-from kinrank.rankers.local.neighbor_model import EditableModel, Sources, in_blocks, join_learned
-from kinrank.rankers.local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
-from kinrank.rankers.local.training_sets import StatisticsTrainingSet
+from kinrank.rankers.knn._offline import OfflineModels
 from kinrank.store import nest, unnest
 
 Mode = Literal["online", "offline-1", "offline-2"]

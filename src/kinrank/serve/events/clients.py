@@ -15,7 +15,7 @@ from kinrank import folder
 from kinrank.data.hashes import IdHashes, query_keys
 from kinrank.errors import ForeignFolderError
 from kinrank.memory import evidence
-from kinrank.rankers.names import Names
+from kinrank.rankers._names import Names
 from kinrank.serve.database import Database, parts, placeholders
 from kinrank.serve.events.store import PERIOD, EventStore
 from kinrank.store import model

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from kinrank.study.report.collect import STEPS, Report, collect
-from kinrank.study.report.page import render, write_page, write_report
+from kinrank.study.report._collect import STEPS, Report, collect
+from kinrank.study.report._page import render, write_page, write_report
 
 __all__ = ["STEPS", "Report", "collect", "render", "write_page", "write_report"]

@@ -17,8 +17,8 @@ from kinrank.data.texts import TEXT, VECTORS
 from kinrank.describe.encoders import Encoder, EncoderSpec, make_encoder
 from kinrank.errors import DamagedFolderError, DataError
 from kinrank.parallel import Executor, map_ordered
+from kinrank.rankers._local.intermediate import SAMPLE_ROWS, Store
 from kinrank.rankers.capabilities import capabilities_of
-from kinrank.rankers.local.intermediate import SAMPLE_ROWS, Store
 from kinrank.store import nest, unnest
 
 

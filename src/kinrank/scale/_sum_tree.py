@@ -21,8 +21,8 @@ from kinrank.data.hashes import IdHashes, hash_ids
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DamagedFolderError, DataError
 from kinrank.parallel import Executor, TaskCost, start_measuring
-from kinrank.rankers.cells.training import FAN_IN, CellPlan, CellStatistics
-from kinrank.rankers.kin.trees import JudgedBlocks, TreeSample
+from kinrank.rankers.cells._training import FAN_IN, CellPlan, CellStatistics
+from kinrank.rankers.kin._trees import JudgedBlocks, TreeSample
 
 # --- folder for the intermediate results of a job, so that an interrupted job can be resumed --------------------------
 

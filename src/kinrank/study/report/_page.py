@@ -17,9 +17,9 @@ from kinrank.data.queryset import QuerySet
 from kinrank.measure import Measure
 from kinrank.registry import import_extra
 from kinrank.study.comparison import Comparison
-from kinrank.study.report import words
-from kinrank.study.report.collect import Report, clean, collect
-from kinrank.study.report.words import format_number
+from kinrank.study.report import _words as words
+from kinrank.study.report._collect import Report, clean, collect
+from kinrank.study.report._words import format_number
 
 _SIZE = "###.# KB"  # placeholder for the file size, of the same length
 _FEATURES = 30

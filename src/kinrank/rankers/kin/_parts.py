@@ -25,9 +25,9 @@ from kinrank.measure import compare_paired
 from kinrank.memory.columns import N_FOLDS, PARTS, QueryMemory, column_names
 from kinrank.memory.kin import FAMILY
 from kinrank.progress import report_progress
-from kinrank.rankers.kin.blend import best_shares
-from kinrank.rankers.kin.trees import BagTraining
-from kinrank.rankers.local.choose import MEASURE
+from kinrank.rankers._local.choose import MEASURE
+from kinrank.rankers.kin._blend import best_shares
+from kinrank.rankers.kin._trees import BagTraining
 from kinrank.store import nest, unnest
 
 _SPLITS = 4  # parts of the queries, which are held out one after the other

@@ -21,7 +21,7 @@ from kinrank.data.texts import VECTORS
 from kinrank.errors import DataError, LeakError
 from kinrank.learn.ranksvm import JudgedPairs
 from kinrank.measure.base import mean_of
-from kinrank.rankers.local.choose import MEASURE
+from kinrank.rankers._local.choose import MEASURE
 
 _COMMON = 20  # items of more queries than this, and of more than 1% of them, are too common to count
 

@@ -11,8 +11,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import Measure
+from kinrank.rankers._local.choose import NeighborChoice, choose_neighbors
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.choose import NeighborChoice, choose_neighbors
 
 NEIGHBORS = (5, 10, 25, 50, 100, 200, 400, 800)
 PRIORS = (None, 0.03, 0.1, 0.3, 1.0)

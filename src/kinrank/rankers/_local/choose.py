@@ -20,9 +20,9 @@ from kinrank.measure import NDCG, Measure
 from kinrank.measure.base import mean_of, query_means
 from kinrank.parallel import Serial, current_executor, map_ordered
 from kinrank.progress import report_progress
-from kinrank.rankers.local.model import coefficients
-from kinrank.rankers.local.nearest import NeighborRanker
-from kinrank.rankers.local.training_sets import EditableTrainingSet, Shrinkage, StatisticsTrainingSet
+from kinrank.rankers._local.model import coefficients
+from kinrank.rankers._local.nearest import NeighborRanker
+from kinrank.rankers._local.training_sets import EditableTrainingSet, Shrinkage, StatisticsTrainingSet
 
 NEIGHBORS = (10, 25, 50, 100, 200, 400, 800)
 ENOUGH = 2_000  # held-out queries that decide well enough

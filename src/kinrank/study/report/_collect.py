@@ -16,13 +16,13 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import Measure, PairedComparison
-from kinrank.rankers.local.nearest import neighbor_part
-from kinrank.rankers.local.texts import with_vectors
+from kinrank.rankers._local.nearest import neighbor_part
+from kinrank.rankers._local.texts import with_vectors
+from kinrank.study._folds import wanted_families
+from kinrank.study._leaks import TEXTS
 from kinrank.study.answer import Answer, Claim, NearAndFar
 from kinrank.study.comparison import Comparison, Difference, Entrant
-from kinrank.study.folds import wanted_families
 from kinrank.study.ladder import DECISIVE, climb, missing_memory, missing_trees, rung_of, rungs_of
-from kinrank.study.leaks import TEXTS
 from kinrank.study.study import Study
 
 STEPS = 3
@@ -307,7 +307,7 @@ def _spread_within(queries: QuerySet) -> Float64:
 def query_names(queries: QuerySet, column: str | None = None) -> tuple[str, ...]:
     """Return the name of each query.
 
-    By default, names are in the first column of `kinrank.study.leaks.TEXTS`; without one, they are the ids.
+    By default, names are in the first column of `kinrank.study._leaks.TEXTS`; without one, they are the ids.
     """
     if column is not None and column not in queries.query_columns:
         known = ", ".join(map(repr, queries.query_columns)) or "none"

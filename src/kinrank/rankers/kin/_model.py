@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.describe.blocks import standardize
+from kinrank.learn._forest import Forest
 from kinrank.learn.base import Learner
-from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.rankers._local.neighbor_model import LocalPrediction
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.parts import PartRecord
-from kinrank.rankers.kin.settings import KinSettings, local_part, tree_settings
-from kinrank.rankers.kin.trees import TreeView, linear_scores
+from kinrank.rankers.kin._parts import PartRecord
+from kinrank.rankers.kin._settings import KinSettings, local_part, tree_settings
+from kinrank.rankers.kin._trees import TreeView, linear_scores
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.neighbor_model import LocalPrediction
 from kinrank.store import nest, unnest
 
 INGREDIENTS = ("trees", "local", "global", "base")

@@ -24,10 +24,10 @@ from kinrank.describe.blocks import relative_features, standardize
 from kinrank.errors import DamagedFolderError, DataError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, TaskCost, start_measuring
-from kinrank.rankers.cells.training import CellPlan
-from kinrank.rankers.local.intermediate import Store
-from kinrank.rankers.local.nearest import NeighborRanker
-from kinrank.rankers.local.neighbor_model import LocalPrediction
+from kinrank.rankers._local.intermediate import Store
+from kinrank.rankers._local.nearest import NeighborRanker
+from kinrank.rankers._local.neighbor_model import LocalPrediction
+from kinrank.rankers.cells._training import CellPlan
 
 # --- the judged queries that trees learn from: all of them, or a sample that keeps groups whole -----------------------
 

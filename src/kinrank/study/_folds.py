@@ -15,7 +15,7 @@ from kinrank.data.texts import TEXT
 from kinrank.errors import DataError, ParameterError
 from kinrank.memory.kin import FAMILY, QueryIndex, families_of
 from kinrank.registry.choices import check_choice
-from kinrank.study.leaks import LeakReport, find_leaks
+from kinrank.study._leaks import LeakReport, find_leaks
 
 # --- near-duplicates of queries: found by their texts, kept together in folds and tests, and told apart in results ----
 

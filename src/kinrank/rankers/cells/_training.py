@@ -23,16 +23,16 @@ from kinrank.data.blocks import Blocks, Sample
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
 from kinrank.errors import DataError
+from kinrank.learn._prepare import Preparer
 from kinrank.learn.base import pair_weights
-from kinrank.learn.prepare import Preparer
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics, packed_size
 from kinrank.neighbors import NeighborIndex
+from kinrank.neighbors._cells import CellTree
 from kinrank.neighbors.base import Neighborhoods
-from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, map_ordered
-from kinrank.rankers.local.intermediate import SAMPLE_ROWS
-from kinrank.rankers.local.training_sets import StatisticsTrainingSet
+from kinrank.rankers._local.intermediate import SAMPLE_ROWS
+from kinrank.rankers._local.training_sets import StatisticsTrainingSet
 from kinrank.store import nest
 
 # --- cells: the summed statistics of similar judged queries -----------------------------------------------------------

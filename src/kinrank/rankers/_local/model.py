@@ -18,10 +18,10 @@ from kinrank.describe.blocks import Spec
 from kinrank.describe.describer import check_reference
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
+from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import Learner, LinearLearner
-from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.neighbors.base import Neighborhoods
-from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, training_set_class
+from kinrank.rankers._local.training_sets import Shrinkage, TrainingSet, training_set_class
 from kinrank.store import nest, unnest
 
 Prior = Literal["none", "global"]

@@ -15,11 +15,11 @@ from kinrank.describe import Describer
 from kinrank.describe.blocks import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
+from kinrank.learn._prepare import Missing, Scale
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.learn.prepare import Missing, Scale
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.trees import TreeSample
+from kinrank.rankers.kin._trees import TreeSample
 from kinrank.rankers.knn.ranker import KnnRanker
 
 MOST_TREES = 300

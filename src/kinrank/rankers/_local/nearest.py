@@ -15,16 +15,16 @@ from kinrank.describe import Describer
 from kinrank.describe.blocks import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
+from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import Learner
-from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.neighbors import NeighborIndex
 from kinrank.neighbors.base import KERNELS, Neighborhoods
+from kinrank.rankers._local.explanation import Explanation, named
+from kinrank.rankers._local.model import Prior, check_local_settings
+from kinrank.rankers._local.neighbor_model import LocalPrediction, NeighborModel, Sources
 from kinrank.rankers.base import LinearWeights, Prediction, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities, capabilities_of
 from kinrank.rankers.intake import QueryArrays, takes_arrays
-from kinrank.rankers.local.explanation import Explanation, named
-from kinrank.rankers.local.model import Prior, check_local_settings
-from kinrank.rankers.local.neighbor_model import LocalPrediction, NeighborModel, Sources
 from kinrank.registry.choices import check_choice
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
-from kinrank.rankers.names import Names
+from kinrank.rankers._names import Names
 
 _SAME = 1e-3  # distance within which a judged query of the same id is the query itself
 

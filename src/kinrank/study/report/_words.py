@@ -8,7 +8,7 @@ from dataclasses import fields
 import numpy as np
 
 from kinrank.measure import Measure
-from kinrank.study.report.collect import LeakCheck, Report
+from kinrank.study.report._collect import LeakCheck, Report
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from kinrank.data.queryset import QuerySet
 from kinrank.data.tables import INFO_PREFIX, QUERY_PREFIX, TITLE, WEIGHT, ColumnNames, decoded, is_number, is_text
 from kinrank.errors import DataError
-from kinrank.study.leaks import find_added_rows, find_giveaway
+from kinrank.study._leaks import find_added_rows, find_giveaway
 
 _QUERY_IDS = "qid query_id queryid q_id search_id srch_id request_id"
 _TEXTS = "text query_text query search search_query search_term search_terms keyword keywords q"

@@ -10,8 +10,8 @@ from sklearn.base import clone
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import NDCG, Measure
+from kinrank.rankers._local.choose import NeighborChoice, choose_neighbors
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.local.choose import NeighborChoice, choose_neighbors
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from kinrank.memory.columns import texts_of
 from kinrank.memory.evidence import Evidence, evidence_before
 from kinrank.memory.kin import FAMILY, nearest_similarity
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.kin.chosen import WithChoices
+from kinrank.rankers.kin._chosen import WithChoices
 from kinrank.study.answer import Claim, TrafficAnswer, TrafficPart
 
 Recurrence = Literal["recurring", "similar", "new"]

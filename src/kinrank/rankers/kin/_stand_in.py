@@ -21,7 +21,7 @@ from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.statistics import PairStatistics
 from kinrank.rankers.base import LinearWeights
-from kinrank.rankers.kin.chosen import ChosenPart
+from kinrank.rankers.kin._chosen import ChosenPart
 
 
 @numba.njit(cache=True, nogil=True)

@@ -16,12 +16,14 @@ from kinrank.describe.blocks import standardize
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, Serial, TaskCost
 from kinrank.progress import report_progress
+from kinrank.rankers._local.choose import ENOUGH, NEIGHBORS, assign_folds, best_n_neighbors, quality_of
+from kinrank.rankers._local.intermediate import Memory, Store
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.blend import best_shares
-from kinrank.rankers.kin.model import INGREDIENTS, KinModel
-from kinrank.rankers.kin.parts import weights_that_pay
-from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
-from kinrank.rankers.kin.trees import (
+from kinrank.rankers.kin._blend import best_shares
+from kinrank.rankers.kin._model import INGREDIENTS, KinModel
+from kinrank.rankers.kin._parts import weights_that_pay
+from kinrank.rankers.kin._settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
+from kinrank.rankers.kin._trees import (
     BagTraining,
     JudgedBlocks,
     Progress,
@@ -35,8 +37,6 @@ from kinrank.rankers.kin.trees import (
     weights_differ,
 )
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.choose import ENOUGH, NEIGHBORS, assign_folds, best_n_neighbors, quality_of
-from kinrank.rankers.local.intermediate import Memory, Store
 
 _MOST_REPEATS = 3
 _ENOUGH_ROWS = 50_000  # that need no repeat, as 2,000 queries do not

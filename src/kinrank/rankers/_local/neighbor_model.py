@@ -19,9 +19,9 @@ from kinrank.learn.base import Learner
 from kinrank.neighbors import NeighborIndex, make_index, restore_index
 from kinrank.neighbors.base import Neighborhoods
 from kinrank.neighbors.growing import GrowingIndex
-from kinrank.rankers.local.explanation import Explanation, candidate_moments
-from kinrank.rankers.local.model import LocalModel, LocalSettings
-from kinrank.rankers.local.training_sets import EditableTrainingSet
+from kinrank.rankers._local.explanation import Explanation, candidate_moments
+from kinrank.rankers._local.model import LocalModel, LocalSettings
+from kinrank.rankers._local.training_sets import EditableTrainingSet
 from kinrank.store import nest, unnest
 
 # --- the judged queries of a ranker by id, at numbered positions ------------------------------------------------------

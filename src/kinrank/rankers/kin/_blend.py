@@ -9,7 +9,7 @@ import numpy as np
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.measure import Measure
-from kinrank.rankers.local.choose import MEASURE
+from kinrank.rankers._local.choose import MEASURE
 
 STEPS = 10
 
