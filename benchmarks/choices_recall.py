@@ -41,7 +41,7 @@ from kinrank.engines.lucene import LuceneEngine
 from kinrank.measure import compare_paired
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
-from kinrank.serve.search import Searcher
+from kinrank.serve._search import Searcher
 
 OPTIONS = {"collection": ("nfcorpus", "msrd"), "queries": ("1000", "300", "3000", "all")}
 TRAFFIC = ("engine", "two searches")

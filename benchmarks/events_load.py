@@ -45,9 +45,9 @@ from kinrank.engines.lucene import LuceneEngine
 from kinrank.memory.evidence import Evidence
 from kinrank.memory.votes import RankCurve
 from kinrank.serve import CandidateSet, Observer, Service, Settings
+from kinrank.serve._search import Searcher
 from kinrank.serve.database import insert, open_database
 from kinrank.serve.events.log import Click, EventLog, Shown
-from kinrank.serve.search import Searcher
 
 OPTIONS = {"part": ("store", "hot", "rank", "search"), "repeats": ("15", "3", "40")}
 PORT = 15990

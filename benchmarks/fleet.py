@@ -47,9 +47,9 @@ from benchmarks.engine_msrd import CHECKOUT
 from kinrank import KinRanker, KnnRanker
 from kinrank.datasets import load_movies, make_two_camps, simulate_clicks
 from kinrank.memory.evidence import Evidence
+from kinrank.serve._judgments import open_store
 from kinrank.serve.database import open_database
 from kinrank.serve.events.store import EventStore
-from kinrank.serve.judgments import open_store
 from kinrank.serve.keys import Role, add_key
 
 OPTIONS = {"rounds": ("100", "32", "12", "4"), "minutes": ("25", "15", "10"), "adding": ("nothing", "everything")}
@@ -534,9 +534,9 @@ def fork_servers(place: str) -> None:
     import uvicorn
 
     from kinrank.serve import Service, Settings
-    from kinrank.serve.http.app import create_app
-    from kinrank.serve.http.logs import JsonLog
-    from kinrank.serve.http.metrics import Metrics
+    from kinrank.serve._http.app import create_app
+    from kinrank.serve._http.logs import JsonLog
+    from kinrank.serve._http.metrics import Metrics
     from kinrank.serve.keys import KeyRing
 
     settings = Settings(deadline=10.0, min_clients=MIN_CLIENTS, trusted=("events",))

@@ -28,7 +28,7 @@ from benchmarks.common import log_progress
 from benchmarks.knn_latency import random_queries
 from kinrank import KnnRanker, QuerySet
 from kinrank.serve import CandidateSet, JudgedQuery, Service, Settings
-from kinrank.serve.judgments import Entry, JudgmentRow, checkpoint_folder, open_store
+from kinrank.serve._judgments import Entry, JudgmentRow, checkpoint_folder, open_store
 
 OPTIONS = {"judgments": ("1000000", "100000", "10000")}
 FEATURES, DOCUMENTS, FITTED, DIFFERENT, FURTHER = 20, 8, 1_000, 1_000, 60

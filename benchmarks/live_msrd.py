@@ -32,7 +32,7 @@ from kinrank.engines.lucene import LuceneEngine
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker
 from kinrank.serve import Service, Settings
-from kinrank.serve.search import Searcher
+from kinrank.serve._search import Searcher
 
 OPTIONS = {"queries": ("3000", "all", "400"), "folds": ("5", "2"), "live": ("100", "20", "all")}
 PLAIN = (

@@ -18,7 +18,7 @@ from benchmarks.common import data_dir, log_progress, msrd
 from benchmarks.encoders import msrd_texts
 from kinrank.data.texts import normalize_text
 from kinrank.describe.encoders.ngrams import fold, ngrams_of
-from kinrank.serve.rules import _SimilarTexts
+from kinrank.serve._rules import _SimilarTexts
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
 ASKED = 300

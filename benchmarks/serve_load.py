@@ -45,7 +45,7 @@ from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
 from benchmarks.knn_latency import random_queries
 from kinrank import KinRanker, KnnRanker
-from kinrank.serve.http.bodies import JSON, MSGPACK, parse_rank
+from kinrank.serve._http.bodies import JSON, MSGPACK, parse_rank
 from kinrank.serve.messages import Ranking
 
 M, K, CANDIDATES, FEATURES = 10_000, 400, 100, 46

@@ -38,7 +38,7 @@ import uvloop
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
 from benchmarks.serve_load import CONNECTIONS, cpu_seconds, fit_once, free_port, is_listening, serving, write_bodies
-from kinrank.serve.http.bodies import MSGPACK
+from kinrank.serve._http.bodies import MSGPACK
 
 AIM = 0.8
 MAX_CONNECTIONS = 400  # of the client; the server closes idle ones beyond 512

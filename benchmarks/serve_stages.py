@@ -23,7 +23,7 @@ from kinrank.learn._forest import Forest
 from kinrank.rankers._local.neighbor_model import NeighborModel
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.kin import _model as kin_model
-from kinrank.serve.http.bodies import parse_rank
+from kinrank.serve._http.bodies import parse_rank
 from kinrank.serve.messages import CandidateSet, Ranking, to_query_set
 
 OPTIONS = {"batch": ("16", "1"), "rounds": ("40", "2")}

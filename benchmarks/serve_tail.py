@@ -26,7 +26,7 @@ from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
 from benchmarks.serve_load import fit_once, serving, write_bodies
 from benchmarks.serve_overload import Client, Outcome
-from kinrank.serve.http.bodies import JSON, MAX_CANDIDATES, MAX_FEATURES
+from kinrank.serve._http.bodies import JSON, MAX_CANDIDATES, MAX_FEATURES
 
 PERCENTILES = (50, 99, 99.9)
 STAGES = ("parse", "wait", "rank")

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import kinrank.cli.app
-import kinrank.serve.http.run  # noqa: F401 - compiled to bytecode, as all that they import
+import kinrank.serve._http.run  # noqa: F401 - compiled to bytecode, as all that they import
 from kinrank import KinRanker, KnnRanker
 from kinrank.datasets import make_two_camps
 from kinrank.serve import Service, Settings

@@ -12,7 +12,7 @@ from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.query_dsl import SearchOptions
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
-from kinrank.serve.search import Searcher
+from kinrank.serve._search import Searcher
 from tests.engines.conftest import OpenEngine, index_body
 from tests.engines.engine_sample import QUERY, VECTOR, sample_documents
 

@@ -13,7 +13,7 @@ from kinrank.engines import logger
 from kinrank.engines.base import Hits, LoggedFeatures, RetryingPool
 from kinrank.engines.logger import CandidateSource, FeatureLogger, LogCounts, ResumableLog
 from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, JobError, ParameterError
-from kinrank.serve.search import Searcher
+from kinrank.serve._search import Searcher
 from tests.engines.toy import ToyEngine, toy_judgments
 from tests.processes import wait_until
 

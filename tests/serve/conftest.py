@@ -91,7 +91,7 @@ class LogReader:
 
 @pytest.fixture
 def log() -> Iterator[LogReader]:
-    from kinrank.serve.http.logs import JsonLog
+    from kinrank.serve._http.logs import JsonLog
 
     reader = LogReader()
     writer = JsonLog(reader.stream, logging.getLogger("kinrank")).start()
@@ -102,9 +102,9 @@ def log() -> Iterator[LogReader]:
 @pytest.fixture
 def make_client(models: Path, tmp_path: Path) -> Iterator[Callable[..., Client]]:
     """Applications over the two models, called in this process."""
-    from kinrank.serve.http.app import create_app
-    from kinrank.serve.http.metrics import Metrics
-    from kinrank.serve.search import Searcher
+    from kinrank.serve._http.app import create_app
+    from kinrank.serve._http.metrics import Metrics
+    from kinrank.serve._search import Searcher
     from tests.serve.asgi import Client
 
     closing: list[Callable[[], None]] = []

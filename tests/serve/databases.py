@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kinrank.serve.judgments import open_store
+from kinrank.serve._judgments import open_store
 
 ROOT = Path(__file__).parents[2]
 PORT = 15542 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

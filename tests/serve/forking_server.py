@@ -14,8 +14,8 @@ import sys
 import uvicorn
 
 from kinrank.serve import Service, Settings
-from kinrank.serve.http.app import create_app
-from kinrank.serve.http.metrics import Metrics
+from kinrank.serve._http.app import create_app
+from kinrank.serve._http.metrics import Metrics
 from kinrank.serve.keys import KeyRing
 
 

@@ -1,4 +1,4 @@
-"""What every store of judgments must do; see `kinrank.serve.judgments.JudgmentStore`."""
+"""What every store of judgments must do; see `kinrank.serve._judgments.JudgmentStore`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from kinrank.checks.samples import require
 from kinrank.errors import DataError
-from kinrank.serve.judgments import MOST_DOCUMENTS, Entry, JudgmentRow, JudgmentStore, merge_records
+from kinrank.serve._judgments import MOST_DOCUMENTS, Entry, JudgmentRow, JudgmentStore, merge_records
 from kinrank.serve.messages import CandidateSet, JudgedQuery
 
 Open = Callable[[], JudgmentStore]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kinrank.errors import NotStoredError
-from kinrank.serve.audit import AuditLog
+from kinrank.serve._audit import AuditLog
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.databases import DATABASES

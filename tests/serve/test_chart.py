@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import kinrank
 from kinrank.cli.app import app
-from kinrank.serve.http.app import EXIT_SECONDS
-from kinrank.serve.http.run import Options
+from kinrank.serve._http.app import EXIT_SECONDS
+from kinrank.serve._http.run import Options
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "chart"
@@ -91,7 +91,7 @@ def pod(manifests: Manifests) -> dict[str, Any]:
 def options(manifests: Manifests, monkeypatch: pytest.MonkeyPatch) -> Options:
     """Return what the process is told, as the command line reads it."""
     given: list[Options] = []
-    monkeypatch.setattr("kinrank.serve.http.run.run", given.append)
+    monkeypatch.setattr("kinrank.serve._http.run.run", given.append)
     (container,) = pod(manifests)["containers"]
     result = CliRunner().invoke(app, ["serve", "--host", "0.0.0.0", "--port", "8080", *container["args"]])
     assert result.exit_code == 0, result.output
@@ -176,7 +176,7 @@ def test_probes_have_timeouts_and_the_drain_fits_into_the_grace_period(
 
 
 def test_replicas_follow_the_queue(least: Manifests):
-    from kinrank.serve.http.metrics import Metrics
+    from kinrank.serve._http.metrics import Metrics
 
     spec = least["HorizontalPodAutoscaler"]["spec"]
     metric = next(each["pods"] for each in spec["metrics"] if each["type"] == "Pods")

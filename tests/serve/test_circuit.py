@@ -19,7 +19,7 @@ from kinrank.errors import (
     KinrankError,
     ParameterError,
 )
-from kinrank.serve.circuit import CircuitBreaker, RetryBudget
+from kinrank.serve._circuit import CircuitBreaker, RetryBudget
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine
 

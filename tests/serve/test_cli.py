@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from kinrank.cli import app
 from kinrank.serve import Service
-from kinrank.serve.http import run as server
-from kinrank.serve.http.run import Options
+from kinrank.serve._http import run as server
+from kinrank.serve._http.run import Options
 from kinrank.serve.keys import KeyRing, Role
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 

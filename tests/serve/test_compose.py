@@ -14,8 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from kinrank.cli.app import app
-from kinrank.serve.http.app import EXIT_SECONDS
-from kinrank.serve.http.run import Options
+from kinrank.serve._http.app import EXIT_SECONDS
+from kinrank.serve._http.run import Options
 from tests.conftest import CORE_ONLY
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -33,7 +33,7 @@ def run(*command: str | Path, **environment: str) -> None:
 def test_replicas_take_their_arguments(monkeypatch: pytest.MonkeyPatch):
     replica = SERVICES["kinrank"]
     given: list[Options] = []
-    monkeypatch.setattr("kinrank.serve.http.run.run", given.append)
+    monkeypatch.setattr("kinrank.serve._http.run.run", given.append)
     for name, value in replica["environment"].items():
         monkeypatch.setenv(name, value)
     command = [re.sub(r"\$\{\w+:\?[^}]*\}", "movies", word) for word in replica["command"]]

@@ -73,7 +73,7 @@ def test_container_is_hardened():
 
 
 def test_alerts_and_dashboard_use_metrics_that_exist_and_every_alert_has_a_runbook():
-    from kinrank.serve.http.metrics import Metrics
+    from kinrank.serve._http.metrics import Metrics
 
     families = {family.name for family in Metrics().registry.collect()}
     series = {f"{name}{end}" for name in families for end in ("", "_total", "_bucket", "_sum", "_count")}

@@ -22,11 +22,11 @@ from kinrank.arrays import Float32
 from kinrank.engines import Hits
 from kinrank.errors import StaleReplicaError
 from kinrank.serve import Service, Settings
-from kinrank.serve.http import bodies
-from kinrank.serve.http.app import create_app
-from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.openapi import EXAMPLES
-from kinrank.serve.search import Searcher
+from kinrank.serve._http import bodies
+from kinrank.serve._http.app import create_app
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._http.openapi import EXAMPLES
+from kinrank.serve._search import Searcher
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT, LogReader
@@ -192,7 +192,7 @@ def test_large_bodies_are_parsed_in_another_thread(
 @pytest.mark.parametrize(("n_rows", "pauses"), [(10, 0), (1_000, 1_000)])
 def test_parsing_of_a_large_body_pauses_for_other_threads(n_rows: int, pauses: int, monkeypatch: pytest.MonkeyPatch):
     slept: list[float] = []
-    monkeypatch.setattr("kinrank.serve.http.bodies.time.sleep", slept.append)
+    monkeypatch.setattr("kinrank.serve._http.bodies.time.sleep", slept.append)
     rows = [msgspec.Raw(b"[%b]" % b",".join([b"0.25"] * 100))] * n_rows
     assert bodies.to_matrix(rows, bytes(500 * n_rows)).shape == (n_rows, 100)
     assert len(slept) == pauses
@@ -658,8 +658,8 @@ def test_readiness_depends_on_models_and_draining(make_client: Callable[..., Cli
 
 
 def test_process_with_a_damaged_model_starts_unready_and_says_why(models: Path, tmp_path: Path):
-    from kinrank.serve.http.app import create_app
-    from kinrank.serve.http.metrics import Metrics
+    from kinrank.serve._http.app import create_app
+    from kinrank.serve._http.metrics import Metrics
 
     (models / "knn" / "manifest.json").write_text("{")
     service = Service({"good": models / "single", "bad": models / "knn"}, settings=PATIENT)

@@ -29,18 +29,18 @@ from kinrank.memory.votes import RankCurve, ShownList, count_votes
 from kinrank.rankers.base import load
 from kinrank.registry import import_extra
 from kinrank.serve import Observer, Service, Settings
-from kinrank.serve import workers as workers_module
+from kinrank.serve import _workers as workers_module
+from kinrank.serve._experiments import PLACES, WINDOW, explored_order
+from kinrank.serve._http.app import create_app
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._rules import RuleStore
+from kinrank.serve._served_model import QueryEncoder, ServedModel, warm_up
 from kinrank.serve.database import MIGRATIONS, next_revision, open_database
 from kinrank.serve.events import store as store_module
 from kinrank.serve.events.counting import Tally
 from kinrank.serve.events.log import Click, EventLog, Shown, _to_evidence
 from kinrank.serve.events.store import CellRow, EventStore
-from kinrank.serve.experiments import PLACES, WINDOW, explored_order
-from kinrank.serve.http.app import create_app
-from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing, Role, add_key
-from kinrank.serve.rules import RuleStore
-from kinrank.serve.served_model import QueryEncoder, ServedModel, warm_up
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.databases import DATABASES, sqlite_address

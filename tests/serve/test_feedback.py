@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kinrank.serve.http.bodies import parse_events
+from kinrank.serve._http.bodies import parse_events
 from tests.serve.asgi import Client
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from kinrank import KinRanker, KnnRanker, QuerySet
 from kinrank.cli.app import app
 from kinrank.memory.evidence import Evidence
-from kinrank.serve.audit import AuditLog
+from kinrank.serve._audit import AuditLog
 from kinrank.serve.events.log import EventLog, Shown
 from tests.serve.databases import sqlite_address
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kinrank.serve.http.middleware import is_loopback
+from kinrank.serve._http.middleware import is_loopback
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.servers import Server, one_thread, serving
 

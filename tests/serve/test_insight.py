@@ -17,7 +17,7 @@ from kinrank.datasets import make_two_camps
 from kinrank.memory.columns import QueryMemory
 from kinrank.rankers.kin._parts import MemoryPart
 from kinrank.serve import Service
-from kinrank.serve.http import endpoints as answers
+from kinrank.serve._http import endpoints as answers
 from kinrank.serve.messages import CandidateSet, Fallback
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine

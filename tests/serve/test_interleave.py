@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinrank.serve.experiments import team_draft
+from kinrank.serve._experiments import team_draft
 
 ORDERS = st.integers(1, 12).flatmap(
     lambda n: st.tuples(*[st.permutations([f"d{i}" for i in range(n)]) for _ in range(2)])

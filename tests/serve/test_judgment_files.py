@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from kinrank.cli import app
 from kinrank.data.parquet import read_parquet
-from kinrank.serve.judgments import Entry, JudgmentRow, merge_records, open_store
+from kinrank.serve._judgments import Entry, JudgmentRow, merge_records, open_store
 from tests.serve.databases import sqlite_address
 
 RECORD = {"base": "f00", "feature_names": ["bm25", "age"], "vector": None, "columns": {}, "text": None}

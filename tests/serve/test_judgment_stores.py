@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from kinrank.errors import NotStoredError
+from kinrank.serve._judgments import JudgmentRow, JudgmentStore, open_store
 from kinrank.serve.database import DATABASES as STORES
 from kinrank.serve.database import MIGRATIONS
-from kinrank.serve.judgments import JudgmentRow, JudgmentStore, open_store
 from tests.serve.databases import DATABASES
 from tests.serve.judgment_store_checks import judgment_store_checks
 
@@ -47,7 +47,7 @@ def test_store_passes_the_checks(check: Callable[[Callable[[], JudgmentStore]], 
 
 APPEND = """
 import sys
-from kinrank.serve.judgments import JudgmentRow, open_store
+from kinrank.serve._judgments import JudgmentRow, open_store
 store = open_store(sys.argv[1])
 for batch in range(10_000):
     store.append("movies", [JudgmentRow(f"{sys.argv[2]} {batch} {i}", "", "x" * 200) for i in range(100)])
@@ -101,7 +101,7 @@ def test_unreadable_tail_loses_no_acknowledged_judgment(tmp_path: Path) -> None:
 FILL = """
 import resource, signal, sys
 from kinrank.errors import NotStoredError
-from kinrank.serve.judgments import JudgmentRow, open_store
+from kinrank.serve._judgments import JudgmentRow, open_store
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = open_store(sys.argv[1])
 for batch in range(1000):

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from kinrank.serve import CandidateSet, JudgedQuery, Service
-from kinrank.serve.http.app import create_app
-from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.judgments import Changes, JudgmentRow
-from kinrank.serve.kept import KeptCopy
-from kinrank.serve.rules import Action, Rule
+from kinrank.serve._http.app import create_app
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._judgments import Changes, JudgmentRow
+from kinrank.serve._kept import KeptCopy
+from kinrank.serve._rules import Action, Rule
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT

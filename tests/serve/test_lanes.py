@@ -15,7 +15,7 @@ import pytest
 
 from kinrank.errors import NotStoredError
 from kinrank.serve import Service
-from kinrank.serve.http.middleware import Lane
+from kinrank.serve._http.middleware import Lane
 from tests.serve.asgi import Client, Response
 from tests.serve.conftest import PATIENT
 from tests.serve.engine import InMemoryEngine

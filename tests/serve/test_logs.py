@@ -18,8 +18,8 @@ from kinrank import KnnRanker
 from kinrank.errors import DamagedFolderError
 from kinrank.registry import import_extra
 from kinrank.serve import CandidateSet, Fallback, Ranking, Service
-from kinrank.serve.http.logs import JsonLog, log_event
-from kinrank.serve.http.run import log_libraries
+from kinrank.serve._http.logs import JsonLog, log_event
+from kinrank.serve._http.run import log_libraries
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT, LogReader
@@ -77,7 +77,7 @@ class BlockedPipe(io.StringIO):
 
 
 def test_lines_are_dropped_while_too_many_wait(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kinrank.serve.http.logs._MAX_WAITING", 2)
+    monkeypatch.setattr("kinrank.serve._http.logs._MAX_WAITING", 2)
     stream = BlockedPipe()
     log = JsonLog(stream, logging.getLogger("kinrank")).start()
     log_event("line", number=0)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import STARTED, EarlyProtocol, RequestMiddleware, Slots
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._http.middleware import STARTED, EarlyProtocol, RequestMiddleware, Slots
 from tests.processes import wait_until
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

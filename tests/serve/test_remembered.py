@@ -19,9 +19,9 @@ from kinrank.engines.query_dsl import PLAIN, SearchOptions
 from kinrank.errors import EngineTimeoutError
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
-from kinrank.serve.http.app import create_app
-from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.search import Searcher, SearchPolicy
+from kinrank.serve._http.app import create_app
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._search import Searcher, SearchPolicy
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine
 from tests.serve.test_generated import STATUSES, mutated

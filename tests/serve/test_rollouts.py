@@ -14,8 +14,8 @@ from kinrank import KnnRanker, QuerySet
 from kinrank.cli import app
 from kinrank.errors import ParameterError
 from kinrank.serve import CandidateSet, Fallback, JudgedQuery, Service, Settings
-from kinrank.serve.models import SESSION
-from kinrank.serve.ranking import Job
+from kinrank.serve._models import SESSION
+from kinrank.serve._ranking import Job
 from kinrank.store import Arm, VersionStore, fingerprint
 from tests.processes import wait_until
 from tests.serve.databases import sqlite_address

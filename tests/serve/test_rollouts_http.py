@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kinrank.serve import Service, Settings
-from kinrank.serve.http.app import create_app
-from kinrank.serve.http.metrics import Metrics
+from kinrank.serve._http.app import create_app
+from kinrank.serve._http.metrics import Metrics
 from kinrank.store import Arm, VersionStore, fingerprint
 from tests.processes import wait_until
 from tests.serve.asgi import Client

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kinrank.errors import DataError
-from kinrank.serve.live_rules import LiveRules
+from kinrank.serve._live_rules import LiveRules
+from kinrank.serve._rules import Action, Rule, RuleBook
 from kinrank.serve.messages import Ranking
-from kinrank.serve.rules import Action, Rule, RuleBook
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.databases import DATABASES

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kinrank.serve import CandidateSet
-from kinrank.serve.ranking import Job, Schedule
+from kinrank.serve._ranking import Job, Schedule
 
 DEADLINE = 0.05
 SATURATION = 500.0  # jobs per second, in full batches

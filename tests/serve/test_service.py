@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import kinrank
-import kinrank.serve.models
+import kinrank.serve._models
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.engines import FeatureSet
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
@@ -332,7 +332,7 @@ def test_slow_model_is_refused(models: Path):
 
 
 def test_slow_model_is_retried_until_it_is_fast_enough(models: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kinrank.serve.models, "RETRY_PAUSE", 0.0)
+    monkeypatch.setattr(kinrank.serve._models, "RETRY_PAUSE", 0.0)
     observer = RecordingObserver()
     checks: list[None] = []
     service = Service(
@@ -359,7 +359,7 @@ def test_unexpected_error_while_loading_is_reported(models: Path, monkeypatch: p
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(kinrank.serve.models, "from_record", fail)
+    monkeypatch.setattr(kinrank.serve._models, "from_record", fail)
     observer = RecordingObserver()
     with pytest.raises(RejectedModelError, match="knn: broken"):
         Service({"knn": models / "knn"}, observer=observer).start()
@@ -417,8 +417,8 @@ def test_single_ranker_is_served_without_novelty(service: Service, up: Candidate
 
 
 def test_application_starts_before_its_models_are_loaded(models: Path):
-    from kinrank.serve.http.app import create_app
-    from kinrank.serve.http.metrics import Metrics
+    from kinrank.serve._http.app import create_app
+    from kinrank.serve._http.metrics import Metrics
 
     release, loaded = threading.Event(), threading.Event()
     service = Service({"knn": models / "knn"}, settings=PATIENT)
@@ -444,7 +444,7 @@ def test_application_starts_before_its_models_are_loaded(models: Path):
 
 
 def test_frozen_objects_are_left_out_of_collections():
-    from kinrank.serve.http.run import freeze_loaded
+    from kinrank.serve._http.run import freeze_loaded
 
     try:
         freeze_loaded()

@@ -29,7 +29,7 @@ SOON = 15.0  # seconds; the processes of these tests would otherwise go on for a
 HANGING_SERVER = """
 import sys, time
 from kinrank.serve import Service
-from kinrank.serve.http import app, run
+from kinrank.serve._http import app, run
 app.EXIT_SECONDS = 1.0
 Service.weights = Service.close = lambda *_, **__: time.sleep(1000)
 run.run(run.Options({"default": sys.argv[1]}, port=int(sys.argv[2]), drain_seconds=0.1))

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common import memory_mb
-from kinrank.serve.http.middleware import Slots
-from kinrank.serve.http.responses import HttpError
+from kinrank.serve._http.middleware import Slots
+from kinrank.serve._http.responses import HttpError
 from tests.serve.asgi import Client, Response
 from tests.serve.conftest import PATIENT
 from tests.serve.servers import one_thread, serving

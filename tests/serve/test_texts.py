@@ -10,9 +10,9 @@ import pytest
 
 from kinrank import KnnRanker
 from kinrank.serve import CandidateSet, Service
+from kinrank.serve._served_model import QueryEncoder
 from kinrank.serve.messages import Fallback, JudgedQuery
 from kinrank.serve.observer import Observer
-from kinrank.serve.served_model import QueryEncoder
 from tests.processes import wait_until
 from tests.rankers.test_texts import Camps, camps_by_text
 from tests.serve.conftest import PATIENT

@@ -18,10 +18,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 from kinrank import KnnRanker
 from kinrank.engines import FeatureSet, connect
 from kinrank.serve import Service
-from kinrank.serve.http.app import create_app
-from kinrank.serve.http.logs import OtelTraces, Traces, read_trace, start_traces
-from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.search import Searcher
+from kinrank.serve._http.app import create_app
+from kinrank.serve._http.logs import OtelTraces, Traces, read_trace, start_traces
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._search import Searcher
 from tests.engines.stub import stub_server
 from tests.rankers.test_texts import camps_by_text
 from tests.serve.asgi import Client
@@ -238,8 +238,8 @@ def test_service_runs_with_variables_that_cannot_be_read(log: LogReader, monkeyp
 
 def test_nothing_is_imported_without_an_exporter():
     code = (
-        "import sys; from kinrank.serve.http.metrics import Metrics, Traces; "
-        "from kinrank.serve.http.logs import start_traces; assert type(start_traces({})) is Traces; Metrics(); "
+        "import sys; from kinrank.serve._http.metrics import Metrics, Traces; "
+        "from kinrank.serve._http.logs import start_traces; assert type(start_traces({})) is Traces; Metrics(); "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import kinrank.serve.models
+import kinrank.serve._models
 from kinrank.cli import app
 from kinrank.data.files import filesystem_of
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, RejectedModelError
 from kinrank.serve import CandidateSet, Service, Settings
-from kinrank.serve.sources import FolderSource
+from kinrank.serve._sources import FolderSource
 from kinrank.store import Arm, VersionStore, fingerprint
 from tests.processes import wait_until
 from tests.serve.objects import object_store
@@ -54,7 +54,7 @@ def published(store: VersionStore, model: Path) -> str:
 def test_service_follows_what_is_published_and_survives_bad_versions(
     address: str, models: Path, up: CandidateSet, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(kinrank.serve.models, "RETRY_PAUSE", 0.05)
+    monkeypatch.setattr(kinrank.serve._models, "RETRY_PAUSE", 0.05)
     first, second = fingerprint(models / "knn"), fingerprint(models / "single")
     assert kinrank_command("admin", "models", address, "--publish", models / "knn") == "1"
     store, observer = VersionStore(address), RecordingObserver()

@@ -17,7 +17,7 @@ from kinrank.cli.options import AsJson
 from kinrank.errors import ParameterError
 
 if TYPE_CHECKING:
-    from kinrank.serve.rules import Preview, Rule
+    from kinrank.serve._rules import Preview, Rule
     from kinrank.store.versions import VersionStore
 
 
@@ -175,8 +175,8 @@ def judgments(
 ) -> None:
     """Export and withdraw the judgments of a service, and print their revision."""
     from kinrank.data.parquet import write_parquet
-    from kinrank.serve.audit import ACTOR
-    from kinrank.serve.judgments import exported_queries, open_store
+    from kinrank.serve._audit import ACTOR
+    from kinrank.serve._judgments import exported_queries, open_store
 
     ACTOR.set(getpass.getuser())
     check_exists(address)
@@ -220,10 +220,10 @@ def rules(
     as_json: AsJson = False,
 ) -> None:
     """Pin, hide and boost documents for a query, and list such rules."""
-    from kinrank.serve.audit import ACTOR
+    from kinrank.serve._audit import ACTOR
+    from kinrank.serve._rules import Action, Rule, RuleStore
+    from kinrank.serve._rules import preview as preview_of
     from kinrank.serve.database import open_database
-    from kinrank.serve.rules import Action, Rule, RuleStore
-    from kinrank.serve.rules import preview as preview_of
 
     given = {Action.PIN: pin, Action.HIDE: hide, Action.BOOST: boost}
     wanted = [(action, document) for action, document in given.items() if document is not None]
@@ -313,7 +313,7 @@ def forget(
     ] = None,
 ) -> None:
     """Delete the lists and clicks of a client, and print how many lists there were; services count again without."""
-    from kinrank.serve.audit import ACTOR, ENDED, AuditLog
+    from kinrank.serve._audit import ACTOR, ENDED, AuditLog
     from kinrank.serve.database import open_database
     from kinrank.serve.events.clients import ClientHashes, asked_by, asked_by_few, held_queries
     from kinrank.serve.events.store import EventStore
@@ -356,7 +356,7 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """List what changed what is ranked: models, keys, judgments and rules, the newest first."""
-    from kinrank.serve.audit import AuditLog
+    from kinrank.serve._audit import AuditLog
 
     check_exists(address)
     log = AuditLog(address)

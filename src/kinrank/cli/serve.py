@@ -130,7 +130,7 @@ def serve(
 ) -> None:
     """Serve rankings over HTTP; if ranking fails, the engine's order is returned."""
     from kinrank.serve import Settings
-    from kinrank.serve.http.run import Options, run
+    from kinrank.serve._http.run import Options, run
 
     chosen, client = _settings(settings or [], engine)
     run(

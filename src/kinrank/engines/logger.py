@@ -259,7 +259,7 @@ class FeatureLogger:
     """Logs the features of the candidates of judged queries.
 
     A model should learn from the lists that it will rank: the standing of a candidate, the description of a query and
-    the share of relevant candidates all depend on the list. So the default is what `kinrank.serve.search.Searcher`
+    the share of relevant candidates all depend on the list. So the default is what `kinrank.serve._search.Searcher`
     ranks, the engine's first hits. Candidates without a judgment are logged without a grade; see `QuerySet.grades`.
     """
 

@@ -1,4 +1,4 @@
-"""The ranking service, independent of any transport. `kinrank.serve.http` exposes it over HTTP."""
+"""The ranking service, independent of any transport. `kinrank.serve._http` exposes it over HTTP."""
 
 from __future__ import annotations
 

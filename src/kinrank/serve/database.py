@@ -264,7 +264,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "PRIMARY KEY (model, query))",
         "CREATE TABLE IF NOT EXISTS kinrank_client_keys (period BIGINT PRIMARY KEY, secret TEXT NOT NULL)",
     ),
-    # What editors want for queries; see `kinrank.serve.rules`. The columns are the fields of `Rule`, and two more.
+    # What editors want for queries; see `kinrank.serve._rules`. The columns are the fields of `Rule`, and two more.
     (
         "CREATE TABLE IF NOT EXISTS kinrank_rules (query TEXT NOT NULL, action TEXT NOT NULL, document TEXT NOT NULL, "
         "places BIGINT NOT NULL, also_similar BIGINT NOT NULL, author TEXT NOT NULL, note TEXT NOT NULL, "
@@ -272,13 +272,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "removed DOUBLE PRECISION, removed_by TEXT, query_key TEXT NOT NULL, revision BIGINT NOT NULL)",
         "CREATE INDEX IF NOT EXISTS kinrank_rules_by_query ON kinrank_rules (query_key, document)",
     ),
-    # What changed what is ranked; see `kinrank.serve.audit`. Each kind of database keeps entries from being changed.
+    # What changed what is ranked; see `kinrank.serve._audit`. Each kind of database keeps entries from being changed.
     (
         "CREATE TABLE IF NOT EXISTS kinrank_audit (entry TEXT PRIMARY KEY, time DOUBLE PRECISION NOT NULL, actor TEXT "
         "NOT NULL, action TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL)",
         "CREATE INDEX IF NOT EXISTS kinrank_audit_by_time ON kinrank_audit (time)",
     ),
-    # The lists of `kinrank_lists` whose order was a draw; see `kinrank.serve.experiments`.
+    # The lists of `kinrank_lists` whose order was a draw; see `kinrank.serve._experiments`.
     (
         "CREATE TABLE IF NOT EXISTS kinrank_explored (list TEXT PRIMARY KEY, share DOUBLE PRECISION NOT NULL, "
         "day BIGINT NOT NULL)",

@@ -12,22 +12,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinrank.errors import NotStoredError, ParameterError, RejectedModelError, UnknownModelError
-from kinrank.serve.audit import AuditLog
+from kinrank.serve._audit import AuditLog
+from kinrank.serve._experiments import ENGINE, interleave
+from kinrank.serve._insight import StoredExample, explanation_of, stored_examples, weights_of
+from kinrank.serve._judgments import checkpoint_folder, open_store
+from kinrank.serve._kept import KeptCopy
+from kinrank.serve._learning import JudgmentLearner
+from kinrank.serve._live_rules import LiveRules
+from kinrank.serve._models import SESSION, ModelSlot, Rollout
+from kinrank.serve._ranking import Job
+from kinrank.serve._served_model import ServedModel
+from kinrank.serve._sources import Checkpoints, ModelSource, WorkFolder, open_sources
+from kinrank.serve._workers import Workers
 from kinrank.serve.events.log import EventLog, EvidenceFeed
-from kinrank.serve.experiments import ENGINE, interleave
-from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
-from kinrank.serve.judgments import checkpoint_folder, open_store
-from kinrank.serve.kept import KeptCopy
-from kinrank.serve.learning import JudgmentLearner
-from kinrank.serve.live_rules import LiveRules
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
-from kinrank.serve.models import SESSION, ModelSlot, Rollout
 from kinrank.serve.observer import Observer
-from kinrank.serve.ranking import Job
-from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
-from kinrank.serve.sources import Checkpoints, ModelSource, WorkFolder, open_sources
-from kinrank.serve.workers import Workers
 from kinrank.store.versions import CURRENT
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Service:
         Receives everything worth counting.
     judgments
         Where new judgments are stored, ``sqlite:///PATH`` or ``postgresql://...``; see
-        `kinrank.serve.judgments.open_store`. Without it, judgments are not accepted.
+        `kinrank.serve._judgments.open_store`. Without it, judgments are not accepted.
     checkpoints
         Folder for models with the judgments they have learned, so that a restart is quick, and for a copy of the last
         rules and judgments, by which a process ranks that starts while the database is away. By default next to a

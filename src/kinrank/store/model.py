@@ -41,7 +41,7 @@ class ModelRecord:
     learned_from: IdHashes | None = None
     """Hashes of the ids of the training queries (`kinrank.data.hashes.hash_ids`), or None."""
     judgments_through: int | None = None
-    """The revision of the live judgments that it has learned, or None; see `kinrank.serve.judgments`."""
+    """The revision of the live judgments that it has learned, or None; see `kinrank.serve._judgments`."""
     names: State = field(default_factory=dict)
     """Texts of judged queries and titles of documents, for explanations; empty in models of version 0.1."""
     path: Path | None = None

@@ -17,11 +17,11 @@ from kinrank.data.hashes import hash_texts, query_keys
 from kinrank.errors import NotStoredError, OtherHistoryError, StoreUnavailableError
 from kinrank.memory.evidence import Evidence, chosen_ids
 from kinrank.memory.votes import MAX_RANK, RankCurve
+from kinrank.serve._served_model import Follower, ServedModel
 from kinrank.serve.database import open_database, parts, placeholders
 from kinrank.serve.events.clients import ClientHashes
 from kinrank.serve.events.store import CellRow, ClickRecord, EventStore, ListRecord
 from kinrank.serve.observer import Observer
-from kinrank.serve.served_model import Follower, ServedModel
 from kinrank.serve.settings import Settings
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kinrank.memory.votes import RankCurve
-from kinrank.serve.audit import record
+from kinrank.serve._audit import record
 from kinrank.serve.database import (
     Database,
     Execute,
@@ -81,7 +81,7 @@ class CellRow(NamedTuple):
 
 
 class _CellChanges(NamedTuple):
-    """Changed cells, with their new values; see `kinrank.serve.judgments.Changes` for the other fields."""
+    """Changed cells, with their new values; see `kinrank.serve._judgments.Changes` for the other fields."""
 
     cells: list[CellRow]
     through: int

@@ -9,12 +9,12 @@ from dataclasses import replace
 from kinrank.errors import DataError, OtherHistoryError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_adapt
-from kinrank.serve.judgments import Changes, JudgmentRow, JudgmentStore, Learned, learn, make_entries, merge_records
-from kinrank.serve.kept import KeptCopy
+from kinrank.serve._judgments import Changes, JudgmentRow, JudgmentStore, Learned, learn, make_entries, merge_records
+from kinrank.serve._kept import KeptCopy
+from kinrank.serve._served_model import Follower, ServedModel, warm_up
+from kinrank.serve._sources import Checkpoints
 from kinrank.serve.messages import JudgedQuery
 from kinrank.serve.observer import Observer
-from kinrank.serve.served_model import Follower, ServedModel, warm_up
-from kinrank.serve.sources import Checkpoints
 from kinrank.store.versions import CURRENT
 
 CHECKPOINT_QUERIES, CHECKPOINT_SHARE = 10_000, 0.05

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from kinrank.errors import UnsupportedByModelError
+from kinrank.serve._kept import KeptCopy
+from kinrank.serve._rules import Preview, Rule, RuleBook, RuleStore, preview
 from kinrank.serve.database import open_database
-from kinrank.serve.kept import KeptCopy
-from kinrank.serve.rules import Preview, Rule, RuleBook, RuleStore, preview
 
 
 class LiveRules:
@@ -61,7 +61,7 @@ class LiveRules:
         return removed
 
     def preview(self, query: str, *, also_similar: bool, others: Iterable[str] = ()) -> Preview:
-        """Return the known queries that a rule would be for; see `kinrank.serve.rules.preview`."""
+        """Return the known queries that a rule would be for; see `kinrank.serve._rules.preview`."""
         return preview(self.store.database, query, also_similar=also_similar, others=others)
 
     def refresh(self) -> None:

@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-from kinrank.serve.judgments import Changes, JudgmentRow
-from kinrank.serve.rules import Action, Rule
+from kinrank.serve._judgments import Changes, JudgmentRow
+from kinrank.serve._rules import Action, Rule
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS rules (place INTEGER PRIMARY KEY, rules TEXT NOT NULL)",

@@ -19,12 +19,12 @@ from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
-from kinrank.serve.http.app import create_app
-from kinrank.serve.http.logs import JsonLog, start_traces
-from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import EarlyProtocol, RequestMiddleware, is_loopback
+from kinrank.serve._http.app import create_app
+from kinrank.serve._http.logs import JsonLog, start_traces
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._http.middleware import EarlyProtocol, RequestMiddleware, is_loopback
+from kinrank.serve._search import Searcher, SearchPolicy
 from kinrank.serve.keys import KeyRing
-from kinrank.serve.search import Searcher, SearchPolicy
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
 from kinrank.store import VersionStore, ranker_name
@@ -51,7 +51,7 @@ class Options:
     client: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the engine's client: ``api_key``, ``ca_certs``..."""
     fields: tuple[str, ...] | None = None
-    """By default none if there are keys, and all without keys; see `kinrank.serve.search.SearchPolicy`."""
+    """By default none if there are keys, and all without keys; see `kinrank.serve._search.SearchPolicy`."""
     filter_clause: dict[str, Any] | None = None
     titles: str | None = None
     texts: str | None = None

@@ -15,7 +15,7 @@ from typing import Any
 from kinrank.data.texts import normalize_text
 from kinrank.describe.encoders.ngrams import fold, ngrams_of
 from kinrank.errors import DataError
-from kinrank.serve.audit import record
+from kinrank.serve._audit import record
 from kinrank.serve.database import Database, Execute, insert, mark_of, next_revision, revision_of, undo_revision
 from kinrank.serve.messages import Ranking
 
@@ -54,7 +54,7 @@ class Rule:
     places : int
         For a pin, the place of the document, from 1; for a boost, how many places it moves up, or down if negative.
     also_similar : bool
-        Whether the rule is also for queries like this one; see `kinrank.serve.rules`.
+        Whether the rule is also for queries like this one; see `kinrank.serve._rules`.
     author : str
         The name of the key that added it.
     note : str

@@ -23,9 +23,9 @@ from kinrank.arrays import Float32
 from kinrank.data.ubi import changes_list, epoch_seconds
 from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import DataError
+from kinrank.serve._rules import DAYS, MAX_DAYS, MAX_PLACES, Action
 from kinrank.serve.events.log import Click, Shown
 from kinrank.serve.messages import CandidateSet, JudgedQuery
-from kinrank.serve.rules import DAYS, MAX_DAYS, MAX_PLACES, Action
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"

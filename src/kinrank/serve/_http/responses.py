@@ -13,12 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from kinrank import errors
-from kinrank.serve.http.bodies import JSON, SearchBody
-from kinrank.serve.insight import StoredExample
+from kinrank.serve._http.bodies import JSON, SearchBody
+from kinrank.serve._insight import StoredExample
+from kinrank.serve._models import ModelSlot, Rollout
+from kinrank.serve._rules import Action, Rule
+from kinrank.serve._search import SearchResult
 from kinrank.serve.messages import QueryExplanation, Ranking
-from kinrank.serve.models import ModelSlot, Rollout
-from kinrank.serve.rules import Action, Rule
-from kinrank.serve.search import SearchResult
 
 Unseen = Annotated[
     int,

@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import kinrank
-from kinrank.serve.http import bodies
-from kinrank.serve.http.bodies import EventsBody
-from kinrank.serve.http.endpoints import CLIENT_HEADER, MODEL_HEADER, QUERY_HEADER, REVISION_HEADER, SESSION_HEADER
-from kinrank.serve.http.responses import ErrorResponse, SearchResponse
+from kinrank.serve._http import bodies
+from kinrank.serve._http.bodies import EventsBody
+from kinrank.serve._http.endpoints import CLIENT_HEADER, MODEL_HEADER, QUERY_HEADER, REVISION_HEADER, SESSION_HEADER
+from kinrank.serve._http.responses import ErrorResponse, SearchResponse
+from kinrank.serve._rules import Preview, TouchedQuery
 from kinrank.serve.keys import Role
 from kinrank.serve.messages import Neighbor, QueryExplanation, QueryWeights, Ranking
-from kinrank.serve.rules import Preview, TouchedQuery
 
 _REF = "#/components/schemas/{name}"
 _CANDIDATES = {

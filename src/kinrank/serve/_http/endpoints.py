@@ -30,15 +30,14 @@ from kinrank.errors import (
     StoreUnavailableError,
     UnsupportedByModelError,
 )
-from kinrank.serve.audit import AuditEntry
-from kinrank.serve.events.log import RAW_DAYS, Shown
-from kinrank.serve.experiments import DRAW, ENGINE, arm_of, draw_for
-from kinrank.serve.http import bodies
-from kinrank.serve.http.bodies import parse_events
-from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
-from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import STARTED, Hold, Lane
-from kinrank.serve.http.responses import (
+from kinrank.serve._audit import AuditEntry
+from kinrank.serve._experiments import DRAW, ENGINE, arm_of, draw_for
+from kinrank.serve._http import bodies
+from kinrank.serve._http.bodies import parse_events
+from kinrank.serve._http.logs import REQUEST_ID, add_log_fields
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._http.middleware import STARTED, Hold, Lane
+from kinrank.serve._http.responses import (
     AuditEntryResponse,
     AuditResponse,
     EventsResponse,
@@ -56,10 +55,11 @@ from kinrank.serve.http.responses import (
     to_rule_response,
     to_search_response,
 )
+from kinrank.serve._rules import MOST_KNOWN, Action, Rule, ended_words
+from kinrank.serve._search import Searcher
+from kinrank.serve.events.log import RAW_DAYS, Shown
 from kinrank.serve.keys import Key, Role
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
-from kinrank.serve.rules import MOST_KNOWN, Action, Rule, ended_words
-from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
 # --- reading a request: its headers, its body, and how long it may take. What it asks for is in `endpoints` -----------

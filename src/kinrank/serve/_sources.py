@@ -17,7 +17,7 @@ from kinrank.errors import KinrankError
 from kinrank.rankers._local.texts import text_encoder
 from kinrank.rankers.base import load
 from kinrank.rankers.capabilities import can_adapt
-from kinrank.serve.served_model import ServedModel
+from kinrank.serve._served_model import ServedModel
 from kinrank.store.versions import CANARY, CURRENT, ArmsByRole, VersionStore
 
 KEPT_COPIES = 2

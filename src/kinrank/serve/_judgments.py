@@ -13,7 +13,7 @@ import numpy as np
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
-from kinrank.serve.audit import record
+from kinrank.serve._audit import record
 from kinrank.serve.database import (
     Database,
     Execute,

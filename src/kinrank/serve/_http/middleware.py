@@ -19,9 +19,9 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from kinrank.serve.http.logs import REQUEST_FIELDS, REQUEST_ID, Traces, log_event
-from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.responses import ErrorDetail, ErrorResponse, HttpError, error_response
+from kinrank.serve._http.logs import REQUEST_FIELDS, REQUEST_ID, Traces, log_event
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._http.responses import ErrorDetail, ErrorResponse, HttpError, error_response
 
 # --- which names of hosts mean this machine ---------------------------------------------------------------------------
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.serve.experiments import DRAW, Draw, explored_order
+from kinrank.serve._experiments import DRAW, Draw, explored_order
+from kinrank.serve._models import SESSION, Rollout
+from kinrank.serve._served_model import ServedModel
 from kinrank.serve.messages import CandidateSet, Fallback, Ranking, failure_in, failure_of, to_query_set
-from kinrank.serve.models import SESSION, Rollout
 from kinrank.serve.observer import Observer
-from kinrank.serve.served_model import ServedModel
 
 # --- which waiting queries to rank next, so that as many as possible are ranked in time -------------------------------
 #

@@ -21,10 +21,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import kinrank
-from kinrank.serve.audit import ACTOR
-from kinrank.serve.http import bodies, responses
-from kinrank.serve.http.bodies import EventsBody
-from kinrank.serve.http.endpoints import (
+from kinrank.serve._audit import ACTOR
+from kinrank.serve._http import bodies, responses
+from kinrank.serve._http.bodies import EventsBody
+from kinrank.serve._http.endpoints import (
     HOLD,
     KEY,
     LIST_PARAMETERS,
@@ -34,16 +34,16 @@ from kinrank.serve.http.endpoints import (
     Endpoints,
     check_media_type,
 )
-from kinrank.serve.http.logs import add_log_fields, log_event
-from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import RequestMiddleware, Slots
-from kinrank.serve.http.openapi import Operation, openapi_document
-from kinrank.serve.http.responses import STATUS, HttpError, error_response, to_http_error
+from kinrank.serve._http.logs import add_log_fields, log_event
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._http.middleware import RequestMiddleware, Slots
+from kinrank.serve._http.openapi import Operation, openapi_document
+from kinrank.serve._http.responses import STATUS, HttpError, error_response, to_http_error
+from kinrank.serve._models import SESSION
+from kinrank.serve._rules import Preview
+from kinrank.serve._search import Searcher
 from kinrank.serve.keys import Key, KeyRing, Role
 from kinrank.serve.messages import QueryExplanation, QueryWeights, Ranking
-from kinrank.serve.models import SESSION
-from kinrank.serve.rules import Preview
-from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
 EXIT_SECONDS = 20.0
@@ -178,7 +178,7 @@ _SCRIPTS = {"page": ("common.js", "page.js", "panels.js", "rules.js"), "api": ("
 
 def _assemble(name: str) -> str:
     """Return a page with its style and its scripts inside, so that the policy can permit exactly these."""
-    folder = files("kinrank.serve.http") / "pages"
+    folder = files("kinrank.serve._http") / "pages"
     style = folder.joinpath("page.css").read_text(encoding="utf-8")
     script = "".join(folder.joinpath(each).read_text(encoding="utf-8") for each in _SCRIPTS[name])
     page = folder.joinpath(f"{name}.html").read_text(encoding="utf-8")

@@ -25,7 +25,6 @@ from kinrank.serve.messages import (
     to_query_set,
 )
 from kinrank.serve.observer import Observer
-from kinrank.serve.served_model import ServedModel, example_candidates
 from kinrank.serve.settings import Settings
 
 _REASONS = 3  # features named for each document

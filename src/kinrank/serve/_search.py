@@ -15,7 +15,8 @@ from kinrank.engines import Engine, FoundDocuments, Hits
 from kinrank.engines.features import Clause
 from kinrank.engines.query_dsl import PLAIN, SearchOptions
 from kinrank.errors import DataError, EngineError, ForbiddenFieldError, KinrankError, ParameterError
-from kinrank.serve.circuit import FAILURES, CircuitBreaker, RetryBudget
+from kinrank.serve._circuit import FAILURES, CircuitBreaker, RetryBudget
+from kinrank.serve._models import SESSION
 from kinrank.serve.messages import (
     CandidateSet,
     Fallback,
@@ -25,7 +26,6 @@ from kinrank.serve.messages import (
     Ranking,
     to_query_set,
 )
-from kinrank.serve.models import SESSION
 from kinrank.serve.service import Service
 
 

@@ -12,12 +12,12 @@ from functools import partial
 from kinrank.errors import NotStoredError, RejectedModelError, StoreUnavailableError
 from kinrank.memory.votes import RankCurve
 from kinrank.rankers.capabilities import takes_evidence
-from kinrank.serve.audit import AuditLog
+from kinrank.serve._audit import AuditLog
+from kinrank.serve._live_rules import LiveRules
+from kinrank.serve._models import ModelSlot, Rollout
+from kinrank.serve._ranking import Batcher, BatchRanker, Schedule
 from kinrank.serve.events.log import EventLog
-from kinrank.serve.live_rules import LiveRules
-from kinrank.serve.models import ModelSlot, Rollout
 from kinrank.serve.observer import Observer
-from kinrank.serve.ranking import Batcher, BatchRanker, Schedule
 from kinrank.serve.settings import Settings
 
 _FAILURES = 12  # of the database in a row before they are reported: it does not help to count fewer events at a time
