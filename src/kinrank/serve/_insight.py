@@ -13,6 +13,7 @@ from kinrank.errors import UnsupportedByModelError
 from kinrank.rankers._local.explanation import candidate_moments
 from kinrank.rankers.capabilities import can_explain, has_weights
 from kinrank.rankers.kin._stand_in import BoostedWeights
+from kinrank.serve._served_model import ServedModel, example_candidates
 from kinrank.serve.messages import (
     CandidateSet,
     Failure,
