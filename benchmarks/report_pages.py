@@ -28,8 +28,7 @@ from kinrank.rankers import Ranker
 from kinrank.registry import import_extra
 from kinrank.study._entrants import fit_and_evaluate
 from kinrank.study.comparison import compare
-from kinrank.study.report import _collect as collect
-from kinrank.study.report import write_page
+from kinrank.study.report import collect, write_page
 from kinrank.study.report._words import headline
 
 MEASURES = (NDCG @ 10, NDCG @ 1, AP, RR)

@@ -24,7 +24,7 @@ from kinrank.study._folds import wanted_families
 from kinrank.study.answer import Answer, Claim
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
-from kinrank.study.report import _collect as collect
+from kinrank.study.report import collect
 from kinrank.study.report._words import headline, points
 from kinrank.study.study import Study
 from kinrank.study.tuning import Plan, tune

@@ -13,8 +13,7 @@ from kinrank.measure import NDCG
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.study._entrants import evaluate_ranker, fit_and_evaluate
 from kinrank.study.comparison import compare
-from kinrank.study.report import STEPS
-from kinrank.study.report import _collect as collect
+from kinrank.study.report import STEPS, collect
 from kinrank.study.report import _words as words
 from kinrank.study.report._collect import query_names
 from kinrank.study.study import Study
