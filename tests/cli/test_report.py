@@ -26,8 +26,7 @@ def test_report_of_two_models(report: Run, workdir: Path):
     done = report("test", "./single", "./knn", "--title", "Two camps")
     assert done.exit_code == 0, done.stderr
     answer, evidence, said = done.stdout.splitlines()
-    assert answer.startswith("knn gains +0.")
-    assert answer.endswith(" NDCG@10 over single")
+    assert re.fullmatch(r"Use knn: \+0\.\d{4} NDCG@10 over single on 20 queries", answer)
     assert said.startswith("knn gains +0.")
     assert said.endswith("Trees were not measured.")
     assert evidence.startswith("NDCG@10 is 0.")
@@ -37,9 +36,27 @@ def test_report_of_two_models(report: Run, workdir: Path):
     for measure in DEFAULT_MEASURES:
         assert f">{measure}</abbr> <small>" in page
     assert "<dt><bdi>Test file</bdi></dt><dd>test</dd>" in page
-    perfect = "warning: knn reaches 1.0000, which is too good to be believed"  # it is: the world has no noise
-    assert perfect in done.stderr
+    perfect = "knn reaches 1.0000, which is too good to be believed"  # it is: the world has no noise
+    assert f"warning: {perfect}" in done.stderr
+    assert f'class="warning"><strong>Warning.</strong> {perfect}' in page
     assert re.search(r"report\.html: \d\d KB\n$", done.stderr)
+
+
+def test_report_is_about_the_best_entrant(report: Run, workdir: Path):
+    done = report("test", "./single", "single(learner=rankrls,scale=none)", "./knn", "--train", "train.parquet")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("Use knn: +0."), done.stdout
+
+
+def test_queries_of_a_group_are_tested_together(report: Run, workdir: Path):
+    queries = QuerySet.open("test")
+    groups = np.arange(len(queries)) // 5
+    queries.replace(query_columns={**queries.query_columns, "movie": groups}).save("grouped")
+    alone, together = (report("grouped", "./single", "./knn", *args) for args in ((), ("--group", "movie")))
+    assert together.exit_code == 0, together.stderr
+    intervals = [re.search(r"95% interval (\S+) to (\S+),", done.stdout).groups() for done in (alone, together)]
+    assert intervals[0] != intervals[1]
+    assert "group 'brand' is not a query column" in report("grouped", "./single", "./knn", "--group", "brand").stderr
 
 
 def test_titles_of_the_table_are_shown(report: Run, workdir: Path):

@@ -280,7 +280,7 @@ def test_parquet_is_read_like_lines_of_json(read: Read, tmp_path: Path):
 
 
 def test_events_of_metarank_as_ubi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    page = (Path(__file__).parents[2] / "docs" / "clicks.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "ecosystem.md").read_text()
     recipe = re.search(r"```python\n(import duckdb\n.*?)```", page, re.DOTALL)
     assert recipe is not None
     import_extra("duckdb", "clicks")  # reports that it is missing, where the recipe would fail

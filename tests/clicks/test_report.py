@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from kinrank import QuerySet
 from kinrank.clicks import read_clicks
 from kinrank.clicks.examination import estimate_examination
 from kinrank.clicks.judgments import estimate_attractiveness
-from kinrank.clicks.report import measure_quality, quality_lines
+from kinrank.clicks.report import measure_quality, quality_lines, trust
 from kinrank.datasets import make_two_camps
 from tests.clicks.conftest import Simulate
 
@@ -78,10 +79,51 @@ def test_quality_in_words(simulate: Simulate):
     counts = simulate()
     examination = estimate_examination(counts)
     found = estimate_attractiveness(counts, examination)
-    lines = list(quality_lines(measure_quality(counts, examination, found, people())))
+    quality = measure_quality(counts, examination, found, people())
+    answer, *lines = quality_lines(examination, quality)
+    assert re.fullmatch(r"Trust this log for ranks 1 to \d+: .* other days agree\.", answer)
     assert sum("queries have" in line for line in lines) == len(lines) - 3
     assert re.search(r"rank correlation of 0\.\d\d\.", lines[-3])
     assert re.search(r"Perplexity .*: swaps 1\.\d{4}, click rate of the rank 1\.", lines[-2])
     assert re.search(r"order of human grades, of [\d,]+: corrected 0\.\d{3}, click rate", lines[-1])
-    unknown = list(quality_lines(measure_quality(counts, examination, found)))
+    unknown = list(quality_lines(examination, measure_quality(counts, examination, found)))
     assert unknown[-1] == "Nothing here compares clicks with relevance: pass human judgments with --human."
+
+
+def test_a_log_that_cannot_be_trusted_is_not(simulate: Simulate):
+    counts = simulate()
+    examination = estimate_examination(counts)
+    quality = measure_quality(counts, examination, estimate_attractiveness(counts, examination))
+    assert quality.perplexity is not None
+    by_rank = quality.perplexity | {"click rate of the rank": 1.0}
+    for changed, measured, reason in (
+        (replace(examination, fits=False), quality, "does not fit"),
+        (replace(examination, low=examination.low / 2), quality, "too uncertain"),
+        (examination, replace(quality, stability=(0.2, 100)), "other days order documents otherwise"),
+        (examination, replace(quality, perplexity=by_rank), "by the rank alone"),
+    ):
+        answer = trust(changed, measured)
+        assert answer.startswith("Do not trust this log")
+        assert reason in answer
+    high = examination.high * np.where(examination.ranks == 3, 9, 1)
+    assert trust(replace(examination, high=high), quality).startswith("Trust this log for ranks 1 to 2 and 4")
+    assert "assumed, not estimated" in trust(estimate_examination(counts, "none"), quality)
+
+
+def test_clicks_without_attraction_are_not_trusted(tmp_path: Path):
+    """A log in which people click by rank alone, whatever is shown, says nothing about documents."""
+    rng = np.random.default_rng(0)
+    file = tmp_path / "log.csv"
+    rows = []
+    for day in range(1, 11):
+        for session in range(400):
+            for rank, document in enumerate(rng.permutation(6).tolist(), 1):
+                clicked = int(rng.random() < 0.6 / rank)
+                rows.append(
+                    f"q{session % 20},d{day}s{session},d{document},{rank},{clicked},2026-10-{day:02d}T10:00:00Z"
+                )
+    file.write_text("query,session,document,rank,clicked,time\n" + "\n".join(rows) + "\n", "utf-8")
+    counts = read_clicks([file])
+    examination = estimate_examination(counts)
+    quality = measure_quality(counts, examination, estimate_attractiveness(counts, examination))
+    assert trust(examination, quality).startswith("Do not trust this log")

@@ -180,7 +180,7 @@ def clicks(
         with console.progress("measuring quality"):
             people = None if human is None else read_judgments(human)
             measured = measure_quality(counts, examination, attractiveness, people)
-        for line in quality_lines(measured):
+        for line in quality_lines(examination, measured):
             console.print_result(line)
     if out is None or table is None:
         return

@@ -9,18 +9,16 @@ import typer
 
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import (
+    comparison_warnings,
     cost_table,
-    coverage_warnings,
-    evidence_warnings,
     means_table,
     note_on_tests,
     pairs_table,
     print_near_and_far,
     print_traffic,
     recommendation,
-    unchecked_warnings,
 )
-from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
+from kinrank.cli.inputs import announce, read_evidence, read_queries
 from kinrank.cli.options import (
     AsJson,
     EngineFeature,
@@ -129,16 +127,8 @@ def compare(
     warning = leak_warning(found.leaks)
     if warning is not None:
         console.warn(warning)
-    # All folds have the same evidence.
-    rankers = {each.name: each.parts[0].ranker if each.parts else each.ranker for each in comparison.entrants}
-    known = evidence_warnings(rankers, comparison.queries)
-    for message in (*unchecked_warnings(found), *known, *coverage_warnings(comparison)):
+    for message in comparison_warnings(comparison, found.answer, unchecked=found.unchecked, evidence=split is not None):
         console.warn(message)
-    if split is not None and (found.answer is None or found.answer.choices is None):
-        console.warn(
-            "--evidence is not used: choices are measured on top of kin or knn, so compare one with another ranker"
-        )
-    warn_if_perfect({entrant.name: entrant.evaluation[wanted[0]] for entrant in comparison.entrants})
     if as_json:
         typer.echo(json.dumps(comparison_record(comparison, found.answer), indent=2, allow_nan=False))
         return

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kinrank.measure import Measure, PairedComparison
     from kinrank.study.answer import Answer, NearAndFar
     from kinrank.study.comparison import Comparison, Difference, Entrant
-    from kinrank.study.experiment import Experiment
 
 
 def means_table(comparison: Comparison, measure: Measure, what: str) -> Table:
@@ -47,11 +46,11 @@ def pairs_table(comparison: Comparison, measure: Measure) -> Table:
 
 
 def cost_table(comparison: Comparison) -> Table:
-    """Return a table of fitting and ranking times; cells are empty if the time is unknown."""
+    """Return a table of fitting and ranking times, of all test queries at once; cells are empty if it is unknown."""
     table = Table(box=None, pad_edge=False)
     table.add_column("cost")
     shares = [_unjudged(entrant, comparison) for entrant in comparison.entrants]
-    for heading in ("fit (s)", "rank (s)", "ms per query", *(["unjudged in top 10"] if any(shares) else [])):
+    for heading in ("fit (s)", "rank (s)", "ms per query in one batch", *(["unjudged in top 10"] if any(shares) else [])):
         table.add_column(heading, justify="right")
     for entrant, share in zip(comparison.entrants, shares, strict=True):
         fit, rank = entrant.fit_seconds, entrant.rank_seconds
@@ -162,10 +161,24 @@ def recommendation(comparison: Comparison, measure: Measure, data: str) -> str:
     return f"{line}:\n  {shlex.join([*words, *(word for text in settings for word in ('--set', text))])}"
 
 
-def unchecked_warnings(experiment: Experiment) -> Iterator[str]:
-    """Yield a warning for each model whose training queries are unknown."""
-    for name in experiment.unchecked:
+def comparison_warnings(
+    comparison: Comparison, answer: Answer | None, *, unchecked: Sequence[str], evidence: bool
+) -> Iterator[str]:
+    """Yield what someone who reads a comparison should know.
+
+    `unchecked` are models whose training queries are unknown; `evidence` is whether evidence was given.
+    """
+    from kinrank.cli.inputs import perfect_warnings
+
+    for name in unchecked:
         yield f"{name}: its training queries are unknown, so overlap with the test queries was not checked"
+    # All folds have the same evidence.
+    rankers = {each.name: each.parts[0].ranker if each.parts else each.ranker for each in comparison.entrants}
+    yield from evidence_warnings(rankers, comparison.queries)
+    yield from coverage_warnings(comparison)
+    if evidence and (answer is None or answer.choices is None):
+        yield "--evidence is not used: choices are measured on top of kin or knn, so compare one with another ranker"
+    yield from perfect_warnings({each.name: each.evaluation[comparison.measures[0]] for each in comparison.entrants})
 
 
 def evidence_warnings(rankers: Mapping[str, object], queries: QuerySet) -> Iterator[str]:

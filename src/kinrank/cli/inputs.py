@@ -11,7 +11,7 @@ from kinrank.data.source import Source
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
@@ -107,11 +107,17 @@ def announce(queries: QuerySet, path: str, missing: str = "mean") -> None:
 
 def warn_if_perfect(means: Mapping[str, float]) -> None:
     """Warn of results that are too good to be believed."""
+    for message in perfect_warnings(means):
+        console.warn(message)
+
+
+def perfect_warnings(means: Mapping[str, float]) -> Iterator[str]:
+    """Yield a warning about the first result that is too good to be believed."""
     from kinrank.study._leaks import NEAR_PERFECT
 
     for name, mean in means.items():
         if mean >= NEAR_PERFECT:
-            console.warn(
+            yield (
                 f"{name} reaches {mean:.4f}, which is too good to be believed: look for a feature that is made from "
                 "the judgments, and leave it out with --columns drop=FEATURE"
             )

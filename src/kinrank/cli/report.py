@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import coverage_warnings, print_near_and_far, print_traffic
-from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
-from kinrank.cli.options import EngineFeature, EvidenceFolder, Families
+from kinrank.cli.comparison_tables import comparison_warnings, print_near_and_far, print_traffic
+from kinrank.cli.inputs import announce, read_evidence, read_queries
+from kinrank.cli.options import EngineFeature, EvidenceFolder, Families, Group
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
@@ -30,7 +30,7 @@ def report(
         typer.Argument(
             metavar="ENTRANT",
             help="Model folder, TREC run, or ranker such as 'knn(n_neighbors=400)'; the first is the baseline, the "
-            "second the subject of the report.",
+            "best of the others the subject of the report.",
         ),
     ],
     out: Annotated[str, typer.Option(metavar="FILE", help="Output HTML file; overwritten if present.")] = "report.html",
@@ -55,6 +55,7 @@ def report(
     ] = True,
     evidence_folder: EvidenceFolder = None,
     engine: EngineFeature = None,
+    group: Group = None,
     families: Families = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the name of the data")] = None,
 ) -> None:
@@ -64,6 +65,7 @@ def report(
     from kinrank.study._entrants import remembers
     from kinrank.study._folds import wanted_families
     from kinrank.study.ladder import engine_feature
+    from kinrank.study.leaks import leak_warning
     from kinrank.study.report import STEPS, collect, write_page
     from kinrank.study.report._words import evidence, headline, provenance
     from kinrank.study.study import Study
@@ -87,9 +89,9 @@ def report(
     labels = _labels(entrants)
     used = wanted_families(families, tests, chain([split is not None], map(remembers, entrants)))
     if judged is None:
-        study = Study.of_test(tests, wanted, leaks="warn", evidence=split, families=used)
+        study = Study.of_test(tests, wanted, group=group, leaks="warn", evidence=split, families=used)
     else:
-        study = Study.split(judged, tests, measures=wanted, leaks="warn", evidence=split, families=used)
+        study = Study.split(judged, tests, group=group, measures=wanted, leaks="warn", evidence=split, families=used)
     for message in study.notes:
         console.info(message)
     with console.progress("ranking"):
@@ -109,18 +111,20 @@ def report(
             study=study,
             advance=advance,
         )
+    answer = collected.answer
+    warnings = comparison_warnings(comparison, answer, unchecked=(), evidence=split is not None)
+    collected = replace(collected, warnings=(*filter(None, [leak_warning(study.reports)]), *warnings))
     size = write_page(out, collected)
-    for message in coverage_warnings(comparison):
+    for message in collected.warnings:
         console.warn(message)
-    warn_if_perfect({entrant.name: entrant.evaluation[wanted[0]] for entrant in comparison.entrants})
     leaks = collected.leak_check
     if leaks is None or leaks.seen or leaks.unchecked:
         console.warn(provenance(leaks, len(tests)))
     console.print_result(f"{headline(collected)}\n{evidence(collected)}")
     print_near_and_far(collected.near_and_far)
-    if collected.answer is not None:
-        print_traffic(collected.answer)
-        console.print_result(collected.answer.text)
+    if answer is not None:
+        print_traffic(answer)
+        console.print_result(answer.text)
     console.info(f"{out}: {size / 1e3:.0f} KB")
 
 

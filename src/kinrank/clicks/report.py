@@ -18,6 +18,8 @@ from kinrank.errors import DataError
 
 _BINS = (1, 10, 100, 1_000, 10_000)
 _MIN_IMPRESSIONS = 20.0
+_SURE = 1.5  # ends of the 95% interval of a rank's examination, apart by at most this factor
+_STABLE = 0.5  # rank correlation between days from which documents are said to keep their order
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,36 @@ def funnel_rows(funnel: Funnel) -> list[tuple[str, str, str]]:
     return rows
 
 
-def quality_lines(quality: _ClickQuality) -> Iterator[str]:
-    """Yield how far the judgments can be trusted, in words."""
+def trust(examination: Examination, quality: _ClickQuality) -> str:
+    """Return whether the judgments can be trusted, and for which ranks, in words."""
+    if not examination.fits:
+        return f"Do not trust this log as it is: the model {examination.model} does not fit it. See the warning."
+    if examination.model in ("cascade", "none"):
+        return f"Whether this log can be trusted is not known: the model {examination.model} is assumed, not estimated."
+    sure = (examination.low > 0) & (examination.high <= _SURE * examination.low)
+    if len(examination.ranks) < 2 or not sure[1:].any():
+        return "Do not trust this log yet: how often ranks are examined is too uncertain. Collect more clicks."
+    ranks = _in_words(examination.ranks[sure])
+    predicted = quality.perplexity or {}
+    if predicted and predicted[examination.model] > predicted["click rate of the rank"]:
+        return "Do not trust this log: later clicks are predicted better by the rank alone than by the document."
+    if quality.stability is None:
+        return f"Trust this log for {ranks}, with care: whether other days say the same is not known."
+    if quality.stability[0] < _STABLE:
+        return f"Do not trust this log yet: {ranks} are known, but other days order documents otherwise."
+    return f"Trust this log for {ranks}: their examination is known within a factor of {_SURE:g}, and other days agree."
+
+
+def _in_words(ranks: Int64) -> str:
+    """Return ranks as runs, such as ranks 1 to 7 and 9."""
+    runs = np.split(ranks, np.flatnonzero(np.diff(ranks) > 1) + 1)
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return f"ranks {' and '.join(filter(None, [', '.join(words[:-1]), words[-1]]))}"
+
+
+def quality_lines(examination: Examination, quality: _ClickQuality) -> Iterator[str]:
+    """Yield how far the judgments can be trusted, in words: the answer first, then what it is from."""
+    yield trust(examination, quality)
     total = sum(row.impressions for row in quality.coverage)
     for row in quality.coverage:
         share = f"{row.impressions / total:.1%} of the impressions"

@@ -120,7 +120,7 @@ def run_experiment(
     elif fitted:
         raise ParameterError(f"{fitted[0]!r} must be fitted: pass train= or folds=")
     else:
-        study = Study.of_test(queries, measures, leaks=leaks, evidence=evidence, families=used)
+        study = Study.of_test(queries, measures, group=group, leaks=leaks, evidence=evidence, families=used)
     rankers = {name: make_ranker(name, group=study.group) for name in fitted}
     rungs = _missing_rungs(rankers, study) if ladder else []
     n_folds = max(1, len(study.folds))

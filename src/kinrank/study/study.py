@@ -153,21 +153,23 @@ class Study:
         queries: QuerySet,
         measures: Sequence[Measure] = (NDCG @ 10,),
         *,
+        group: str | None = None,
         leaks: OnLeak = "refuse",
         evidence: SplitInTime | None = None,
         families: Families = False,
     ) -> Study:
         """Study models and runs that exist. Queries that a model was trained on are refused."""
-        related = add_families([queries], families, n_folds=1)
+        related = add_families([queries], families, group, n_folds=1)
         return cls(
             folds=(),
             queries=related.parts[0],
             measures=tuple(measures),
+            group=group,
             leaks=leaks,
             n_queries=len(queries),
             evidence=evidence,
             families=related.similarity,
-            by=_by(None, related.similarity),
+            by=_by(group, related.similarity),
             notes=tuple(filter(None, [_note(related, "tests")])),
         )
 

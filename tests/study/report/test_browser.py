@@ -51,7 +51,7 @@ def background(tab: Page) -> str:
 def test_page_fits_the_screen(opened, size: tuple[int, int], scheme: str):
     tab = opened(size, color_scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
-    assert tab.title().startswith("A <i>generated</i> world: knn(n_neighbors=60) gains")
+    assert tab.title().startswith("A <i>generated</i> world: Use knn(n_neighbors=60): +")
 
 
 def test_theme_follows_the_system_and_the_button(opened):

@@ -68,7 +68,7 @@ def test_report_without_neighbors():
     _, comparison = two_camps(SingleRanker("ranksvm"))
     report = collect(comparison)
     assert report.shares is None
-    assert words.headline(report).startswith("own ")
+    assert words.headline(report).startswith("Keep one: own has ")
     assert report.answer is None
 
 

@@ -51,7 +51,8 @@ def elements(page: str) -> Elements:
 
 def test_headline_is_the_first_heading(page: str, elements: Elements, report: Report):
     difference = report.difference.paired.mean_difference
-    assert headline(report) == f"knn(n_neighbors=60) gains {difference:+.4f} NDCG@10 over single(learner='rankrls')"
+    against = f"over single(learner='rankrls') on {len(report.names)} queries"
+    assert headline(report) == f"Use knn(n_neighbors=60): {difference:+.4f} NDCG@10 {against}"
     assert "".join(text for tag, text in elements.texts if tag == "h1").strip() == headline(report)
     assert next(tag for tag, _ in elements.texts if tag in ("h1", "h2")) == "h1"
     assert f"measured on {len(report.names)} test queries" in page
@@ -168,7 +169,10 @@ def test_page_names_the_conventions_of_measures(page: str, report: Report):
 
 @pytest.mark.parametrize(
     ("shift", "start"),
-    [(0.0, "knn(n_neighbors=60) is 0.0001 NDCG@10 higher than"), (-0.3, "knn(n_neighbors=60) loses")],
+    [
+        (0.0, "knn(n_neighbors=60) has +0.0001 NDCG@10 on 150 queries, a gain is not shown"),
+        (-0.3, "knn(n_neighbors=60) has \u22120.3000 NDCG@10 on 150 queries, that is a loss"),
+    ],
 )
 def test_headline_reports_no_gain_and_loss(report: Report, shift: float, start: str):
     difference = report.difference
@@ -176,8 +180,18 @@ def test_headline_reports_no_gain_and_loss(report: Report, shift: float, start: 
     changed = replace(difference, paired=paired)
     others = tuple(changed if each is difference else each for each in report.comparison.differences)
     shifted = replace(report, answer=None, comparison=replace(report.comparison, differences=others))
-    assert headline(shifted).startswith(start)
-    assert f"<title>{'A &lt;i&gt;generated&lt;/i&gt; world'}: {start}" in render(shifted)
+    baseline = report.comparison.baseline.name
+    assert headline(shifted) == f"Keep {baseline}: {start}"
+    title = "".join(text for tag, text in Elements(render(shifted)).texts if tag == "title")
+    assert title == f"A <i>generated</i> world: {headline(shifted)}"
+
+
+def test_headline_does_not_recommend_what_the_ladder_does_not(report: Report):
+    assert report.answer is not None
+    gain = replace(report.answer.gain, against="LightGBM", paired=replace(report.difference.paired, p=0.4))
+    doubtful = replace(report, answer=replace(report.answer, gain=gain))
+    assert headline(doubtful).startswith("knn(n_neighbors=60): +0.")
+    assert headline(doubtful).endswith("150 queries, but no gain over LightGBM is shown")
 
 
 def test_rendering_is_deterministic(page: str, report: Report):

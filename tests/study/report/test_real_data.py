@@ -42,6 +42,6 @@ def test_report_on_letor_names_queries_by_id(tmp_path: Path):
     train, vali, test = next(letor_folds("MQ2007"))
     make_report(file, "LETOR MQ2007", (train[:400], vali[:80], test[:150]), letor_rankers())
     page = checked(file)
-    assert "than one model, which is not significant" in page
+    assert "Keep one model: knn has " in page
     shown = [qid for qid in test.qid[:150].tolist() if f"<bdi>{qid}</bdi>" in page]
     assert len(shown) == 20

@@ -20,7 +20,7 @@ from kinrank.rankers._local.nearest import neighbor_part
 from kinrank.rankers._local.texts import with_vectors
 from kinrank.study._folds import wanted_families
 from kinrank.study._leaks import TEXTS
-from kinrank.study.answer import Answer, Claim, NearAndFar
+from kinrank.study.answer import Answer, Claim, NearAndFar, together
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.ladder import DECISIVE, climb, missing_memory, missing_trees, rung_of, rungs_of
 from kinrank.study.study import Study
@@ -80,6 +80,8 @@ class Report:
     """None if no training queries are known."""
     answer: Answer | None = None
     """What the ladder says about the subject; None if it has no model per query."""
+    warnings: tuple[str, ...] = ()
+    """What someone who reads the results should know before trusting them."""
     titles: Mapping[str, str] | None = None
     """Titles of documents by id, to show lists before and after."""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -89,13 +91,19 @@ class Report:
 
     @property
     def claim(self) -> Claim:
-        """The difference of the subject from the baseline: as in the answer if it is one of its claims."""
+        """The subject against the baseline: as in the answer if it is one of its claims.
+
+        Else Holm's correction covers all entrants, because the subject is the best of them.
+        """
         difference = self.difference
         answered = () if self.answer is None else self.answer.claims
         for claim in answered:
             if (claim.name, claim.against) == (difference.name, difference.against):
                 return claim
-        return Claim(difference.name, difference.against, difference.paired)
+        others = [each.name for each in self.comparison.entrants[1:]]
+        paired = [self.comparison.difference(name, self.measure).paired for name in others]
+        claims = together([Claim(name, difference.against, each) for name, each in zip(others, paired, strict=True)])
+        return claims[others.index(self.subject)]
 
     @property
     def near_and_far(self) -> tuple[NearAndFar, ...]:
@@ -144,7 +152,7 @@ def collect(
     comparison
         Two or more entrants on the test queries.
     subject
-        Name of the entrant that the report is about; by default the second, after the baseline.
+        Name of the entrant that the report is about; by default the best after the baseline, by the first measure.
     title
         Title of the report.
     name_column
@@ -170,7 +178,8 @@ def collect(
         raise ParameterError(
             f"a report needs a baseline and a subject: pass two entrants, got {len(comparison.entrants)}"
         )
-    chosen = comparison.entrants[1].name if subject is None else comparison[subject].name
+    best = max(comparison.entrants[1:], key=lambda entrant: entrant.evaluation[comparison.measures[0]])
+    chosen = best.name if subject is None else comparison[subject].name
     if chosen == comparison.baseline.name:
         raise ParameterError(f"subject {chosen!r} is the baseline: choose another entrant")
     queries = comparison.queries

@@ -88,7 +88,7 @@ def write_report(
     comparison
         Two or more entrants on the test queries, the baseline first.
     subject
-        Name of the entrant that the report is about; by default the second.
+        Name of the entrant that the report is about; by default the best after the baseline.
     **settings
         Parameters of `collect`: title, name_column, judged, titles, seed.
 
@@ -160,6 +160,7 @@ def _answer(report: Report) -> dict[str, Any]:
         "verdict": _verdict(report),
         "evidence": words.evidence(report),
         "provenance": words.provenance(report.leak_check, len(comparison.queries)),
+        "warnings": report.warnings,
         "seen": report.leak_check is not None and report.leak_check.seen > 0,
         "points": words.points(report),
         "measure": str(measure),

@@ -25,8 +25,15 @@ def format_number(value: float, spec: str) -> str:
 
 
 def headline(report: Report) -> str:
-    """Return the result in one line, with the names of both sides."""
-    return _typeset(report.claim.sentence(str(report.measure)))
+    """Return what to use, with the gain and the names of both sides."""
+    claim, answer, count = report.claim, report.answer, f"on {report.claim.paired.n:,} queries"
+    change = f"{format_number(claim.paired.mean_difference, '+.4f')} {report.measure}"
+    if claim.verdict != "gain":
+        shown = "that is a loss" if claim.verdict == "loss" else "a gain is not shown"
+        return f"Keep {claim.against}: {claim.name} has {change} {count}, {shown}"
+    if answer is not None and answer.gain.name == claim.name and answer.verdict != "gain":
+        return f"{claim.name}: {change} over {claim.against} {count}, but no gain over {answer.gain.against} is shown"
+    return f"Use {claim.name}: {change} over {claim.against} {count}"
 
 
 def evidence(report: Report) -> str:
