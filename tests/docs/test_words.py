@@ -26,6 +26,8 @@ KINDS = {".py", ".md", ".js", ".html", ".yaml", ".yml", ".ipynb", ".toml", ".ser
 # Records of what was, and the place that names what took the place of old words.
 EXCEPT = ("CHANGELOG.md", "docs/decisions/", "docs/reproduction.json", "src/kinrank/cli/app.py")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+LONGEST = 2000  # words of a guide
+EVIDENCE = ("papers.md", "reproduction")  # pages that reproduce papers are no guides
 WORDS = ["Canary", "Group", "Interleaving", "Look", "Rung", "Weights per query"]
 
 
@@ -59,3 +61,13 @@ def test_word_is_in_the_glossary(word: str):
 def test_terms_are_in_alphabetical_order():
     terms = re.findall(r"^\*\*(.+)\*\*$", GLOSSARY, re.MULTILINE)
     assert terms == sorted(terms, key=str.lower)
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_guide_is_short(page: str):
+    words = len((ROOT / "docs" / page).read_text(encoding="utf-8").split())
+    assert page.startswith(EVIDENCE) or words <= LONGEST, f"{words} words: shorten it, or move figures to docs/project"
+
+
+def test_readme_is_read_in_minutes():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 800

@@ -80,7 +80,7 @@ def test_alerts_and_dashboard_use_metrics_that_exist_and_every_alert_has_a_runbo
     alerts = (ROOT / "deploy" / "alerts.yaml").read_text()
     used = set(re.findall(r"\b(?:kinrank|process|python)_\w+", " ".join([alerts, *dashboard_queries()])))
     assert used - series == set()
-    runbook = (ROOT / "docs" / "operations.md").read_text()
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
     names = re.findall(r"alert: (\w+)", alerts)
     assert names
     assert [name for name in names if f"| `{name}` |" not in runbook] == []
