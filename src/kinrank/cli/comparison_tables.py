@@ -50,7 +50,8 @@ def cost_table(comparison: Comparison) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("cost")
     shares = [_unjudged(entrant, comparison) for entrant in comparison.entrants]
-    for heading in ("fit (s)", "rank (s)", "ms per query in one batch", *(["unjudged in top 10"] if any(shares) else [])):
+    headings = ["fit (s)", "rank (s)", "ms per query in one batch", *(["unjudged in top 10"] if any(shares) else [])]
+    for heading in headings:
         table.add_column(heading, justify="right")
     for entrant, share in zip(comparison.entrants, shares, strict=True):
         fit, rank = entrant.fit_seconds, entrant.rank_seconds

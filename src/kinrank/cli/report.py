@@ -64,8 +64,8 @@ def report(
     from kinrank.progress import Parts
     from kinrank.study._entrants import remembers
     from kinrank.study._folds import wanted_families
+    from kinrank.study._leaks import leak_warning
     from kinrank.study.ladder import engine_feature
-    from kinrank.study.leaks import leak_warning
     from kinrank.study.report import STEPS, collect, write_page
     from kinrank.study.report._words import evidence, headline, provenance
     from kinrank.study.study import Study

@@ -183,7 +183,7 @@ def test_headline_reports_no_gain_and_loss(report: Report, shift: float, start: 
     baseline = report.comparison.baseline.name
     assert headline(shifted) == f"Keep {baseline}: {start}"
     title = "".join(text for tag, text in Elements(render(shifted)).texts if tag == "title")
-    assert title == f"A <i>generated</i> world: {headline(shifted)}"
+    assert title.strip() == f"A <i>generated</i> world: {headline(shifted)}"
 
 
 def test_headline_does_not_recommend_what_the_ladder_does_not(report: Report):
