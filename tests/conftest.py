@@ -17,9 +17,11 @@ HERE = Path(__file__).parent
 IN_CI = "CI" in os.environ
 # scripts/test-core sets this: its environment has no extras. Elsewhere a missing extra is a failure.
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
-# No deadline, because the first call of a compiled function takes seconds. CI draws the same examples every time, and
-# fewer of them without extras, because the same tests run again with extras.
-settings.register_profile("kinrank", deadline=None, derandomize=IN_CI, max_examples=20 if CORE_ONLY else 100)
+# No deadline, because the first call of a compiled function takes seconds. CI draws the same few examples every time,
+# and fewer of them without extras, because the same tests run again with extras. Every night draws many others.
+EXAMPLES = 5 if CORE_ONLY else 25 if IN_CI else 50
+settings.register_profile("kinrank", deadline=None, derandomize=IN_CI, max_examples=EXAMPLES)
+settings.register_profile("thorough", deadline=None, max_examples=300)
 settings.load_profile("kinrank")
 _MODULES = (
     "catboost clarabel duckdb elasticsearch faiss ir_datasets ir_measures jsonschema kubernetes_validate "
@@ -68,7 +70,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)  # after the selection by -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests whose data are missing, and measure coverage in fast tests only."""
+    """Deselect tests whose data are missing, start with the longest, and measure coverage in fast tests only."""
+    # With the longest tests at the end, one process of pytest-xdist would wait for the other.
+    items.sort(key=lambda item: item.path.parent.name not in ("study", "reproduction", "docs"))
     if config.pluginmanager.hasplugin("_cov"):
         # Python 3.11 traces pure Python code at about 1.6 times its usual time, and tests of load need that time.
         for item in items:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kinrank import QuerySet
@@ -81,7 +81,6 @@ def test_seed_determines_the_data():
     revealed=st.floats(0, 1),
     noise=st.floats(0, 5),
 )
-@settings(deadline=None, max_examples=50)
 def test_data_is_finite_and_has_the_requested_shape(n_docs, n_grades, n_intents, spread, revealed, noise):
     queries = make_intents(
         7, 2, n_docs=n_docs, n_features=n_intents + 2, n_intents=n_intents, n_grades=n_grades, spread=spread,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kinrank import folder
@@ -70,7 +70,6 @@ def test_arrays_are_memory_mapped_and_read_only(intact):
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=300)
 def test_any_changed_byte_raises(intact, tmp_path_factory, data):
     path = tmp_path_factory.mktemp("changed") / "f"
     shutil.copytree(intact, path)
@@ -104,7 +103,6 @@ def test_damaged_array_header_raises_only_damaged_folder_error(copy, name):
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=100)
 @pytest.mark.parametrize("verify", [True, False])
 def test_truncated_or_extended_file_raises(intact, tmp_path_factory, verify, data):
     path = tmp_path_factory.mktemp("truncated") / "f"

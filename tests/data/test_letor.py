@@ -59,7 +59,6 @@ NUMBERS = st.one_of(
 ).filter(lambda word: abs(float(word)) < 3e38)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(NUMBERS, min_size=1, max_size=8))
 def test_numbers_equal_those_python_reads(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
     path = tmp_path_factory.mktemp("letor") / "judged.txt"

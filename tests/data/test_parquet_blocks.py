@@ -36,7 +36,7 @@ def read_all(blocks: ParquetBlocks) -> QuerySet:
     st.integers(1, 3),
     st.booleans(),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_query_is_read_whole_however_files_are_split(
     tmp_path: Path, sizes: list[int], group_rows: int, block_rows: int, n_files: int, text: bool
 ) -> None:

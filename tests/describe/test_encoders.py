@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -76,7 +76,6 @@ def test_other_languages_have_sensible_neighbors(texts: list[str], text: str, ex
     assert not vectors[1].any()
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=8), st.text(max_size=30))
 def test_any_text_gives_a_finite_vector_of_length_one_or_zero(texts: list[str], text: str):
     if not any(map(fold, texts)):

@@ -46,19 +46,16 @@ def check(measure: Measure, lists: Lists) -> None:
     np.testing.assert_allclose(measure.per_query(*lists.arguments()), expected, rtol=0, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=300)
 @given(discounted_measures, judged_lists(max_size=5))
 def test_discounted_gain_equals_its_definition(measure: Measure, lists: Lists) -> None:
     check(measure, lists)
 
 
-@settings(deadline=None, max_examples=300)
 @given(binary_measures, judged_lists(max_size=5))
 def test_binary_measures_equal_their_definition(measure: Measure, lists: Lists) -> None:
     check(measure, lists)
 
 
-@settings(deadline=None, max_examples=200)
 @given(cascade_measures, judged_lists(max_size=8))
 def test_expected_reciprocal_rank_equals_its_definition(measure: Measure, lists: Lists) -> None:
     check(measure, lists)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -66,7 +66,6 @@ def test_equal_gain_on_every_query_is_significant(test: str) -> None:
     assert result.interval == (0.25, 0.25)
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.sampled_from([0.0, 0.1, 0.1 + 1e-16, 0.5, 1.0]), min_size=2, max_size=30),
     st.sampled_from(TESTS),

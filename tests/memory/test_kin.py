@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -76,7 +76,6 @@ def test_texts_without_letters_are_like_nothing():
     assert len(families_of([])) == 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=12))
 def test_any_text_is_most_similar_to_itself(texts: list[str]):
     index = QueryIndex().fit(texts)

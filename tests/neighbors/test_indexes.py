@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -28,7 +28,6 @@ def test_index_passes_check(name: str, check: Callable[[NeighborIndex], None]) -
     shift=st.sampled_from([0.0, 100.0, -3000.0]),
     k=st.integers(1, 40),
 )
-@settings(max_examples=100, deadline=None)
 def test_exact_order_matches_float64_far_from_the_origin(points: np.ndarray, shift: float, k: int) -> None:
     points = points + np.float32(shift)
     k = min(k, len(points))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -40,7 +40,6 @@ def judged(draw: st.DrawFn) -> QuerySet:
 
 
 @given(judged())
-@settings(max_examples=100, deadline=None)
 def test_statistics_match_explicit_pairs(queries: QuerySet) -> None:
     pairs, owner = explicit_pairs(queries)
     each = PairStatistics.from_queries(queries)
@@ -53,7 +52,6 @@ def test_statistics_match_explicit_pairs(queries: QuerySet) -> None:
 
 @pytest.mark.parametrize("balance", ["pairs", "queries"])
 @given(queries=judged(), penalty=st.sampled_from([0.01, 0.1, 1.0]))
-@settings(max_examples=50, deadline=None)
 def test_rankrls_equals_least_squares_on_pairs(balance: Balance, queries: QuerySet, penalty: float) -> None:
     pairs, owner = explicit_pairs(queries)
     n_features = queries.n_features

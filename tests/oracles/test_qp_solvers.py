@@ -6,7 +6,7 @@ import clarabel
 import numpy as np
 import piqp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -90,7 +90,6 @@ def assert_optimal(solution: HingeSolution, problem: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=200, deadline=None)
 def test_optimality_conditions_hold(problem: Problem) -> None:
     solution = solve_hinge_qp(*problem)
     assert solution.residual <= 1e-9
@@ -98,7 +97,6 @@ def test_optimality_conditions_hold(problem: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=200, deadline=None)
 def test_duality_gap_is_small_relative_to_the_objective(problem: Problem) -> None:
     solution = solve_hinge_qp(*problem)
     dual = dual_objective(solution, problem)
@@ -112,7 +110,6 @@ def test_small_objective_is_as_exact_as_a_large_one() -> None:
 
 
 @given(problems())
-@settings(max_examples=60, deadline=None)
 def test_clarabel_finds_the_same_minimum(problem: Problem) -> None:
     ours, theirs = solve_hinge_qp(*problem).w, solve_with_clarabel(problem)[: len(problem[0])]
     assert objective(ours, problem) == pytest.approx(objective(np.maximum(theirs, 0.0), problem), rel=1e-6, abs=1e-8)
@@ -128,7 +125,6 @@ def test_every_solver_finds_the_same_weights(solve) -> None:
 
 
 @given(problems())
-@settings(max_examples=100, deadline=None)
 def test_starting_point_does_not_matter(problem: Problem) -> None:
     Q, B, C = problem
     start = solve_hinge_qp(np.eye(len(Q)), B, C)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import entropy
@@ -132,7 +132,6 @@ def test_transform_follows_algorithm_3() -> None:
         np.testing.assert_allclose(weights, expected, atol=1e-5)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000))
 def test_divergence_equals_scipy_and_ignores_units(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -39,7 +39,6 @@ def problems(draw: st.DrawFn) -> tuple[NDArray, NDArray, NDArray]:
 
 @pytest.mark.parametrize("p", [1, 2])
 @given(problem=problems(), alpha_penalty=PENALTIES, beta_penalty=PENALTIES)
-@settings(max_examples=60, deadline=None)
 def test_solution_is_a_local_minimum(p: int, problem: tuple, alpha_penalty: float, beta_penalty: float) -> None:
     # The problem is convex, so a local minimum is global.
     scores, grades, offsets = problem

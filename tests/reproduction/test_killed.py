@@ -18,11 +18,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-@pytest.mark.data("letor/OHSUMED-25")
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tmp_path: Path):
-    command = [sys.executable, "-m", "reproduction", "ensemble", "--data", data_dir, "--out", tmp_path, "--jobs", "2"]
+    command = [sys.executable, "-m", "reproduction", "map-local", "--data", data_dir, "--out", tmp_path, "--jobs", "2"]
 
     def cached() -> dict[Path, int]:
         return {file: file.stat().st_mtime_ns for file in tmp_path.glob("tasks/*/[!.]*/manifest.json")}
@@ -35,7 +34,7 @@ def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tm
         os.kill(running.pid, signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
     finished = cached()
-    n_tasks = sum(len(experiment.tasks) for experiment in experiments_of("ensemble"))
+    n_tasks = sum(len(experiment.tasks) for experiment in experiments_of("map-local"))
     assert 0 < len(finished) < n_tasks
     assert len(workers) >= 2
     wait_until(lambda: not any(map(is_alive, workers)), 30.0)
@@ -46,8 +45,8 @@ def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tm
     assert len(cached()) == n_tasks
     # The page in the repository must show the verdicts of this run, not only those of the figures stored with it.
     shown = page_verdicts(all_pages())
-    verdicts = Results.read(tmp_path / results.FILE).verdicts()["sser"]
+    verdicts = Results.read(tmp_path / results.FILE).verdicts()["geng"]
     for verdict in verdicts:
         assert shown[verdict.claim.source, verdict.claim.statement] == str(verdict)
     assert f"{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} claims reproduced" in done.stdout
-    assert (tmp_path / "figures" / "reproduction-ensemble.svg").exists()
+    assert (tmp_path / "figures" / "reproduction-when-local.svg").exists()

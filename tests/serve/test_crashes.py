@@ -1,4 +1,4 @@
-"""A hundred servers killed while they store judgments: acknowledged judgments are kept."""
+"""Forty servers killed while they store judgments: acknowledged judgments are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.processes import wait_until
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.databases import sqlite_address, stored_queries
 
-ROUNDS = 100
+ROUNDS = 40
 BODY = {"ids": ["x", "y", "z"], "features": [[0.1, 1], [0.9, 1], [0.4, 1]], "grades": [0, 2, 1]}
 
 
@@ -54,7 +54,7 @@ def test_acknowledged_judgments_survive_sigkill(models: Path, tmp_path: Path):
 def judge_until_killed(port: int, key: str, number: int, child: int) -> list[str]:
     """Send judgments until the server is killed, a little later in every round to hit every stage of a request."""
     kept: list[str] = []
-    killer = threading.Timer(0.0003 * number, os.kill, (child, signal.SIGKILL))
+    killer = threading.Timer(0.00075 * number, os.kill, (child, signal.SIGKILL))
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         for turn in range(1000):
