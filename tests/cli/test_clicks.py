@@ -101,7 +101,7 @@ def test_what_one_client_asked_is_in_no_judgments_and_in_no_model(kinrank, tmp_p
     Path("log.csv").write_text("\n".join([*columns, *rows, *private]))
     done = kinrank("clicks", "log.csv", "--out", "judgments.parquet", "--model", "none", "--evidence", "evidence")
     assert done.exit_code == 0, done.stderr
-    assert "1 queries of too few clients are not judged (--min-clients)" in done.stderr
+    assert "1 queries of too few clients are not judged (--set min_clients=N)" in done.stderr
     judgments = pq.read_table("judgments.parquet")
     assert set(judgments["query"].to_pylist()) == set(texts)
     features = pa.array(np.arange(len(judgments)) % 4 / 4.0 + 0.1)
@@ -111,7 +111,7 @@ def test_what_one_client_asked_is_in_no_judgments_and_in_no_model(kinrank, tmp_p
     assert b"movie 7" in _content("model") + _content("model", wide=True), "models name their queries"
     for folder in ("model", "evidence"):
         assert b"secret" not in _content(folder).lower() + _content(folder, wide=True).lower()
-    done = kinrank("clicks", "log.csv", "--out", "all.parquet", "--model", "none", "--min-clients", "1")
+    done = kinrank("clicks", "log.csv", "--out", "all.parquet", "--model", "none", "--set", "min_clients=1")
     assert "my secret" in pq.read_table("all.parquet")["query"].to_pylist(), done.stderr
 
 

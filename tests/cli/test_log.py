@@ -102,7 +102,7 @@ def test_wrong_input_is_an_error(folder: Path, changed: dict[str, str], problem:
         "--judgments": "judgments.tsv",
         "--vectors": "v.parquet",
         "--out": "out.parquet",
-        "--retry-for": "0.1",
+        "--set": "retry_for=0.1",
     } | changed
     done = program("log", *[word for pair in words.items() for word in pair], cwd=folder)
     assert done.returncode == 2, done.stderr

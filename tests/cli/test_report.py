@@ -23,7 +23,7 @@ def report(kinrank: Run, workdir: Path) -> Run:
 
 
 def test_report_of_two_models(report: Run, workdir: Path):
-    done = report("test", "./single", "./knn", "--title", "Two camps")
+    done = report("test", "./single", "./knn")
     assert done.exit_code == 0, done.stderr
     answer, evidence, said = done.stdout.splitlines()
     assert re.fullmatch(r"Use knn: \+0\.\d{4} NDCG@10 over single on 20 queries", answer)
@@ -32,7 +32,7 @@ def test_report_of_two_models(report: Run, workdir: Path):
     assert evidence.startswith("NDCG@10 is 0.")
     assert "with single and 1.0000 with knn, measured on 20 test queries" in evidence
     page = (workdir / "report.html").read_text("utf-8")
-    assert f"<title>Two camps: {answer}</title>" in page
+    assert f"<title>test: {answer}</title>" in page
     for measure in DEFAULT_MEASURES:
         assert f">{measure}</abbr> <small>" in page
     assert "<dt><bdi>Test file</bdi></dt><dd>test</dd>" in page

@@ -49,7 +49,7 @@ def test_a_table_with_brands_and_what_people_chose_are_all_it_takes(kinrank, wor
     texts = judged.query_columns["text"][judged.query_of_row]
     evidence = Evidence.from_cells(texts, judged.doc_id, np.full(judged.n_rows, 9.0), 6.0 * judged.grades)
     evidence.save("evidence")
-    done = kinrank("train", "data.csv", "--evidence", "evidence", "--key", "brand", "--model", "model")
+    done = kinrank("train", "data.csv", "--evidence", "evidence", "--columns", "keys=brand", "--model", "model")
     assert done.exit_code == 0, done.stderr
     for part in ("everyone: ", "kin: kept", "keys: ", "weights per query: ", "this query: a prediction counts as"):
         assert f"model: {part}" in done.stderr

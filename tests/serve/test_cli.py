@@ -39,7 +39,10 @@ def test_key_prints_the_key_once(tmp_path: Path):
         (["{model}", "--explore", "1.5"], "explore must be a share from 0 to 1"),
         (["{model}", "--explore", "0.1"], "no model takes that"),
         (["{model}", "--set", "api_key"], "write it as name=value"),
-        (["{model}", "--set", "max_noveltie=2"], "remembered, unexplored, trusted, encoders without --engine, got"),
+        (
+            ["{model}", "--set", "max_noveltie=2"],
+            "encoders, cache, titles, texts without --engine, got",
+        ),
         (["{model}", "--set", "max_novelty=far"], "max_novelty must be float, got 'far'"),
         (["{model}", "--set", "in_flight=0"], "in_flight must be positive"),
         (["{model}", "--keys", "{folder}/nokeys"], "nokeys"),
@@ -74,12 +77,14 @@ def test_client_settings_reach_the_engine(models: Path, monkeypatch: pytest.Monk
     searcher.close()
 
 
-def test_rules_are_added_previewed_and_removed(tmp_path: Path):
+def test_rules_are_added_previewed_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LOGNAME", "anna")
     address = f"sqlite:///{tmp_path}/judgments.db"
-    done = run("admin", "rules", address, "--query", "iron man", "--pin", "d4", "--also-similar", "--author", "anna")
+    done = run("admin", "rules", address, "--query", "iron man", "--pin", "d4", "--also-similar")
     assert (done.exit_code, "rule 1 pins 'd4' to place 1 for queries like 'iron man'" in done.stdout) == (0, True)
     assert run("admin", "rules", address, "--query", "iron man", "--preview").exit_code == 0
-    assert run("admin", "rules", address, "--remove", 1, "--author", "ben").exit_code == 0
+    monkeypatch.setenv("LOGNAME", "ben")
+    assert run("admin", "rules", address, "--remove", 1).exit_code == 0
     assert "pins" not in run("admin", "rules", address).stdout
     assert "removed by ben" in run("admin", "rules", address, "--history").stdout
     assert '"author": "anna"' in run("admin", "rules", address, "--history", "--json").stdout

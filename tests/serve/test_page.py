@@ -215,7 +215,8 @@ def read_movies(msrd: Path, wanted: set[str]) -> dict[str, dict[str, object]]:
 def arguments(world: World, address: str | None = None) -> list[str]:
     files = {name: str(world.folder / f"{name}.tsv") for name in ("titles", "texts")}
     options = ["--engine", address or world.address, "--features", str(world.folder / "features.toml")]
-    options += ["--titles", files["titles"], "--texts", files["texts"], "--deadline", "5000", "--drain", "0.1"]
+    options += [word for name, file in files.items() for word in ("--set", f"{name}={file}")]
+    options += ["--deadline", "5000", "--drain", "0.1"]
     return [str(world.folder / "model"), *options]
 
 

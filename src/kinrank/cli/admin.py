@@ -209,9 +209,6 @@ def rules(
     ] = False,
     days: Annotated[float, typer.Option(help="Days that the rule holds.")] = 30.0,
     note: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")] = "",
-    author: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who changes rules.", show_default="your user name")
-    ] = None,
     preview: Annotated[
         bool, typer.Option("--preview", help="Show the known queries that a rule would be for, and add none.")
     ] = False,
@@ -234,8 +231,8 @@ def rules(
     if preview or not wanted:
         check_exists(address)
     store = RuleStore(open_database(address))
-    who = author or getpass.getuser()
-    ACTOR.set(who)
+    author = getpass.getuser()
+    ACTOR.set(author)
     try:
         if preview and query is not None:
             _show_preview(preview_of(store.database, query, also_similar=also_similar), as_json=as_json)
@@ -247,13 +244,13 @@ def rules(
                 document,
                 places=places,
                 also_similar=also_similar,
-                author=who,
+                author=author,
                 note=note,
                 days=days,
             )
             console.info(f"{store.database}: added {store.add(rule).words}")
         if remove is not None:
-            removed = store.remove(remove, who)
+            removed = store.remove(remove, author)
             if removed is None:
                 raise ParameterError(
                     f"there is no rule {remove} that holds: kinrank admin rules {store.database} lists them"

@@ -72,14 +72,17 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     ),
 }
 _MOVED = {command.__name__: group for group, (_, commands) in _GROUPS.items() for command in commands}
-_OF_LOGS = ("format", "seen", "attributes", "max_rank", "memory")
+_OF_LOGS = ("format", "seen", "attributes", "max_rank", "memory", "since", "exclude")
+_OTHERS = ("cache", "titles", "texts", "retry_for")
 _MOVED_OPTIONS = {
     **{f"--{name.replace('_', '-')}": f"--columns {name}=COLUMN" for name in ("qid", "y", "doc_id", "text", "drop")},
     "--query-column": "--columns query=COLUMN",
-    **{f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name in (*SETTINGS, *_OF_LOGS)},
+    **{f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name in (*SETTINGS, *_OF_LOGS, *_OTHERS)},
     "--encoder": "--set encoders=NAME",
     "--trust-clients": "--set trusted=KEY",
     "--threads": "the variable OMP_NUM_THREADS",
+    "--key": "--columns keys=COLUMN",
+    "--author": "the variable LOGNAME",
 }
 
 

@@ -40,10 +40,6 @@ def clicks(
         str | None,
         typer.Option(metavar="DIR", help="Folder to add looks and choices of each day to, for the ranker choices."),
     ] = None,
-    min_clients: Annotated[
-        int,
-        typer.Option(min=1, help="Fewest clients of a query that is judged or evidence, if the log names its clients."),
-    ] = 2,
     model: Annotated[str, typer.Option(help="Model of examination: swaps, trust, cascade or none.")] = "swaps",
     grades: Annotated[
         str,
@@ -57,16 +53,13 @@ def clicks(
     columns: Annotated[
         str, typer.Option(metavar="NAME=COLUMN,...", help="Columns of a table, such as query=q,document=sku.")
     ] = "",
-    exclude: Annotated[
-        str, typer.Option(metavar="NAME=VALUE,...", help="Query attributes of lists to drop, such as model=kin.")
-    ] = "",
-    since: Annotated[str | None, typer.Option(metavar="DATE", help="First date to use.")] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Other field of kinrank.clicks.LogOptions, such as format=ubi, max_rank=20 or memory=8GB; repeatable.",
+            help="Other field of kinrank.clicks.LogOptions, such as since=2026-10-01, min_clients=3 or memory=8GB; "
+            "repeatable.",
         ),
     ] = None,
     quality: Annotated[
@@ -131,9 +124,6 @@ def clicks(
     chosen: dict[str, Any] = {
         "columns": _pairs("columns", columns),
         "actions": {name: _number("actions", value) for name, value in _pairs("actions", actions).items()},
-        "exclude": _pairs("exclude", exclude),
-        "since": since,
-        "min_clients": min_clients,
     }
     options = LogOptions(**chosen | parse_settings(LogOptions, settings or []))
     if workers is not None or ray is not None:
@@ -145,7 +135,7 @@ def clicks(
     downloads: list[IndexDownload] = []
     files: list[str] = []
     for source in log:
-        files += _download(source, target, since, downloads) if "+http" in source else [source]
+        files += _download(source, target, options.since, downloads) if "+http" in source else [source]
     if evidence is not None:  # before a long log is read
         evidence_before_logs(evidence, files)
     judged = _judgments_as_evidence(human, human_looks) if human is not None and human_looks else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.options import ClientSettings, table_columns
+from kinrank.cli.options import table_columns
 from kinrank.data.source import output_format
 from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
@@ -42,8 +42,14 @@ def log(
         typer.Option(min=0, max=1, help="Weight of unjudged hits if the judgments have weights, as those from clicks."),
     ] = 0.05,
     workers: Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")] = 4,
-    retry_for: Annotated[float, typer.Option(help="Seconds to keep retrying before giving up.")] = 120.0,
-    settings: ClientSettings = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Parameter of the engine client, such as api_key=...; or retry_for=SECONDS (120); repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Log the features of judged queries from a search engine; an interrupted log resumes when run again."""
     from kinrank.engines import connect
@@ -55,6 +61,7 @@ def log(
             f"{out}: cannot log to a LETOR file; write NAME.parquet or a folder and use kinrank data convert"
         )
     client = parse_settings(None, settings or [])
+    retry_for = float(client.pop("retry_for", 120.0))
     seconds_given = client.get("timeout")
     limit = {"timeout": float(seconds_given)} if isinstance(seconds_given, int | float) else {}
     with connect(engine, features, connections=workers, **client) as opened:

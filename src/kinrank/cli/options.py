@@ -122,10 +122,6 @@ QueryIds = Annotated[
     list[str] | None,
     typer.Option("--query", metavar="QID", help="Id of a query; repeatable.", show_default="all queries"),
 ]
-ClientSettings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the engine client, such as api_key=...; repeatable."),
-]
 EvidenceFolder = Annotated[
     str | None,
     typer.Option(

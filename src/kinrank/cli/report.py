@@ -57,7 +57,6 @@ def report(
     engine: EngineFeature = None,
     group: Group = None,
     families: Families = None,
-    title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the name of the data")] = None,
 ) -> None:
     """Write a self-contained HTML report: which ranker is better, for which queries, and how certain that is."""
     from kinrank.measure import parse_measure
@@ -103,7 +102,7 @@ def report(
     with console.progress("analyzing queries", STEPS) as advance:
         collected = collect(
             comparison,
-            title=title or Path(data).name,
+            title=Path(data).name,
             judged=judged,
             ladder=ladder,
             titles=_titles(tests),

@@ -11,6 +11,9 @@ from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
 
 _LISTS = ("unexplored", "trusted", "encoders")
+_FILES = ("cache", "titles", "texts")
+"""A folder for copies of models from stores, which processes can share, by default a temporary one; and files with
+document titles and judged query texts for the web page, as ID<tab>TEXT lines."""
 SETTINGS = (
     "max_novelty",
     "min_fidelity",
@@ -58,14 +61,6 @@ def serve(
             show_default="next to a SQLite file, or to the model",
         ),
     ] = None,
-    cache: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder for copies of models from stores, which processes can share.",
-            show_default="a temporary folder",
-        ),
-    ] = None,
     log_shown: Annotated[
         int,
         typer.Option(
@@ -105,7 +100,7 @@ def serve(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help=f"Setting of the service ({', '.join(SETTINGS)}), or of the engine client, such as api_key.",
+            help=f"Setting of the service ({', '.join((*SETTINGS, *_FILES))}), or of the engine client.",
         ),
     ] = None,
     fields: Annotated[
@@ -115,12 +110,6 @@ def serve(
     filter_clause: Annotated[
         str | None,
         typer.Option("--filter", metavar="JSON", help="Filter of the engine that every document must match."),
-    ] = None,
-    titles: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Document titles for the web page, as ID<tab>TEXT lines.")
-    ] = None,
-    texts: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Judged query texts for the web page, as ID<tab>TEXT lines.")
     ] = None,
     deadline: Annotated[float, typer.Option(metavar="MS", help="Maximum time for a ranking in milliseconds.")] = 50.0,
     drain: Annotated[float, typer.Option(metavar="S", help="Seconds to keep answering after SIGTERM.")] = 5.0,
@@ -132,7 +121,7 @@ def serve(
     from kinrank.serve import Settings
     from kinrank.serve._http.run import Options, run
 
-    chosen, client = _settings(settings or [], engine)
+    files, chosen, client = _settings(settings or [], engine)
     run(
         Options(
             models=_named(models),
@@ -142,17 +131,15 @@ def serve(
             keys=keys,
             judgments=judgments,
             checkpoints=checkpoints,
-            cache=cache,
             client_secret=client_secret,
             engine=engine,
             features=features,
             client=client,
             fields=None if fields is None else tuple(fields),
             filter_clause=_parse_filter(filter_clause),
-            titles=titles,
-            texts=texts,
             open_to_all=open_to_all,
             drain_seconds=drain,
+            **files,
             settings=Settings(
                 deadline=deadline / 1000,
                 log_shown=log_shown,
@@ -164,18 +151,23 @@ def serve(
     )
 
 
-def _settings(given: list[str], engine: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of the service, and those of the engine client."""
+def _settings(given: list[str], engine: str | None) -> tuple[dict[str, str], dict[str, Any], dict[str, Any]]:
+    """Return the files that the service reads, its other settings, and those of the engine client."""
     from kinrank.serve import Settings
 
-    ours = [text for text in given if text.partition("=")[0].strip() in SETTINGS]
-    others = [text for text in given if text not in ours]
-    client = parse_settings(None, others)
+    texts: dict[str, list[str]] = {"files": [], "lists": [], "numbers": [], "client": []}
+    for text in given:
+        name = text.partition("=")[0].strip()
+        kind = "files" if name in _FILES else "lists" if name in _LISTS else "numbers" if name in SETTINGS else "client"
+        texts[kind].append(text)
+    client = parse_settings(None, texts["client"])
     if client and engine is None:
-        raise ParameterError(f"--set takes {', '.join(SETTINGS)} without --engine, got {others[0]!r}")
-    lists = {name: tuple(text.split(",")) for name, _, text in (each.partition("=") for each in ours) if name in _LISTS}
-    numbers = parse_settings(Settings, [text for text in ours if text.partition("=")[0].strip() not in _LISTS])
-    return numbers | lists, client
+        raise ParameterError(
+            f"--set takes {', '.join((*SETTINGS, *_FILES))} without --engine, got {texts['client'][0]!r}"
+        )
+    files = {name: str(value) for name, value in parse_settings(None, texts["files"]).items()}
+    lists = {name: tuple(text.split(",")) for name, _, text in (each.partition("=") for each in texts["lists"])}
+    return files, parse_settings(Settings, texts["numbers"]) | lists, client
 
 
 def _parse_filter(text: str | None) -> dict[str, Any] | None:

@@ -68,12 +68,6 @@ def train(
         str | None,
         typer.Option(metavar="DIR", help="What people chose, from kinrank clicks --evidence; for kin."),
     ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="Column that memory keeps of documents, such as brand; repeatable; for kin."
-        ),
-    ] = None,
     validate: Annotated[
         str | None,
         typer.Option(
@@ -131,11 +125,8 @@ def train(
 
     large = ray is not None or workers is not None
     name, fitted = _unfitted(ranker, settings_file, settings or [])
-    columns = table_columns.get()
-    keys = [*columns["keys"], *(key or [])]
-    table_columns.set({**columns, "keys": keys})
     for option, setting, value in (
-        ("--key", "keys", tuple(keys)),
+        ("--columns keys=", "keys", tuple(table_columns.get()["keys"])),
         ("--evidence", "evidence", evidence),
     ):
         if value and setting not in fitted.get_params(deep=False):

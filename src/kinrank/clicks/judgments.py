@@ -257,7 +257,7 @@ def judgment_table(
         kept &= ~counts.few
         left_out = len(np.unique(counts.query_codes[counts.few]))
         if left_out:
-            counts.funnel.notes.append(f"{left_out:,} queries of too few clients are not judged (--min-clients)")
+            counts.funnel.notes.append(f"{left_out:,} queries of too few clients are not judged (--set min_clients=N)")
     table = table.filter(pa.array(kept))
     if not len(table):
         raise DataError("no query was asked by enough clients to be judged: lower min_clients, or pass a longer log")
