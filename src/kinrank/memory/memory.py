@@ -12,21 +12,25 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from kinrank.arrays import Float64
-from kinrank.data.texts import normalize_text
+from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import TEXT, normalize_text
 from kinrank.errors import DataError, ForeignFolderError, NewerFormatError, ParameterError, StoreError
 from kinrank.memory.questions import TextQuestions, VectorQuestions
 from kinrank.memory.reasons import listed
 
 Document = str | int | tuple[str | int, str]
 """A document of the caller: its id, its text, or both. A text without an id is known by its hash."""
+
+Found = tuple[Sequence[Document], Sequence[float] | None]
+"""The hits of a retriever, with their scores if there are any."""
 
 NEIGHBORS = 150
 """How many similar questions count."""
@@ -46,6 +50,8 @@ VOTES = {"liked": (20, 20), "chosen": (10, 10), "cited": (10, 10), "disliked": (
 """Amount and good part of what people can say of a document, in tenths: whole numbers can be taken back exactly."""
 _SKIPPED = (3, 0)  # shown above something that was chosen
 _TENTHS, _SHARES = 10, 1000
+_BEST = 4  # highest grade in training, which would take infinitely many people
+_ENOUGH = 200  # questions for training
 _DOUBT = 0.5  # amount of nothing in the rate of kin
 _NAMED = 0.2  # similarity from which questions are named in reasons
 _LONGEST_NAME = 200  # longer texts without an id are known by their hash
@@ -105,6 +111,14 @@ class _Given(NamedTuple):
     name: str
     content: int | None
     given: str | int
+
+
+class _Fits(Protocol):
+    def fit(self, X: QuerySet, /) -> Any:
+        """Learn from judged queries."""
+
+
+RankerT = TypeVar("RankerT", bound=_Fits)
 
 
 class Memory:
@@ -499,6 +513,77 @@ class Memory:
             self._execute("INSERT INTO document (name, content) VALUES (?, ?)", given.name, given.content)
             found = self._execute("SELECT last_insert_rowid()")
         return int(found[0][0])
+
+    # --- training ---------------------------------------------------------------------------------------------------
+
+    def train(self, ranker: RankerT, retrieve: Callable[[str], Found]) -> RankerT:
+        """Fit a ranker on everything that was learned, and return it.
+
+        Each known question is asked again. Those for which a document was chosen that is found teach the ranker; it
+        takes at least 200. A `KinRanker` remembers them, too, and learns how much memory counts next to the retriever.
+
+        Parameters
+        ----------
+        ranker
+            The ranker, such as ``KinRanker()``.
+        retrieve
+            Returns the hits for a question, with their scores or None, as passed to `rerank`.
+
+        Examples
+        --------
+        ::
+
+            ranker = memory.train(KinRanker(), retrieve)
+            scores = ranker.predict(memory.to_queries({question: retrieve(question)}))
+        """
+        with self._reading():
+            questions = list(self._texts)
+        queries = self.to_queries({question: retrieve(question) for question in questions})
+        queries = queries[np.maximum.reduceat(queries.grades, queries.offsets[:-1]) > 0] if len(queries) else queries
+        if len(queries) < _ENOUGH:
+            raise DataError(
+                f"training takes {_ENOUGH} questions for which a document was chosen that the retriever finds, got "
+                f"{len(queries)} of {len(questions)}: use rerank, which needs no training, until more is learned"
+            )
+        ranker.fit(queries)
+        return ranker
+
+    def to_queries(self, found: Mapping[str, Found]) -> QuerySet:
+        """Return hits as rankers take them: features *rank* and *score*, and votes as grades from 0 to 4.
+
+        Parameters
+        ----------
+        found
+            The hits of each question, with their scores or None. Questions without hits are left out.
+        """
+        X, y, sizes, names = [np.empty((0, 2))], list[int](), list[int](), list[str]()
+        asked = [question for question, (documents, _) in found.items() if documents]
+        with self._reading():
+            for question in asked:
+                documents, scores = found[question]
+                given = [_given(document) for document in documents]
+                votes = {
+                    name: (content, good / (amount + _TENTHS * self.people))
+                    for name, content, amount, good in self._execute(
+                        "SELECT d.name, d.content, c.amount, c.good FROM question AS q JOIN cell AS c "
+                        "ON c.question = q.id JOIN document AS d ON d.id = c.document WHERE q.key = ?",
+                        normalize_text(question),
+                    )
+                }
+                X.append(_prior(len(given), scores))
+                for each in given:
+                    content, rate = votes.get(each.name, (None, 0.0))
+                    y.append(round(_BEST * rate) if None in (content, each.content) or content == each.content else 0)
+                sizes.append(len(given))
+                names += [each.name for each in given]
+        return QuerySet.from_arrays(
+            np.concatenate(X),
+            y,
+            group=sizes,
+            doc_id=np.array(names, dtype=np.str_),
+            feature_names=["rank", "score"],
+            query_columns={TEXT: np.array(asked, dtype=np.str_)},
+        )
 
     # --- the file and the index -------------------------------------------------------------------------------------
 
