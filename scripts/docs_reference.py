@@ -78,7 +78,7 @@ def write_root_documents() -> None:
     """Copy the documents and point their links to the pages."""
     for source, page in PAGES.items():
         text = (ROOT / source).read_text().replace("](docs/", "](").replace("](examples/notebooks/", "](notebooks/")
-        text = text.replace(".ipynb)", ".md)")
+        text = text.replace(".ipynb)", ".md)").replace('"docs/figures/', '"figures/')
         for other, other_page in PAGES.items():
             text = text.replace(f"]({other}", f"]({other_page}")
         with mkdocs_gen_files.open(page, "w") as stream:
