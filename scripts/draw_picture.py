@@ -1,8 +1,8 @@
 """Draw the picture of README from what ``kinrank demo`` finds: ``python scripts/draw_picture.py``.
 
-The first example of the demo: the engine's order, kinrank's, a line for each movie, and why movies rose. There is a wide
-one, with the reasons next to the movies, and a narrow one for phones, with the reasons below. Both follow the colors of the
-system.
+The first example of the demo: the engine's order, kinrank's, a line for each movie, and why movies rose. There is a
+wide one, with the reasons next to the movies, and a narrow one for phones, with the reasons below. Both follow the
+colors of the system.
 """
 
 from __future__ import annotations
