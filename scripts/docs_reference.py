@@ -143,6 +143,5 @@ def write_reference() -> list[dict[str, str]]:
 
 write_root_documents()
 write_notebooks()
-next(part["Reference"] for part in mkdocs_gen_files.FilesEditor.current().config["nav"] if "Reference" in part).extend(
-    write_reference()
-)
+sections = (section for part in mkdocs_gen_files.FilesEditor.current().config["nav"] for section in part.items())
+next(pages for title, pages in sections if title.startswith("Reference")).extend(write_reference())

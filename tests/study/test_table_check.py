@@ -45,6 +45,8 @@ def table(**changes: Any) -> pa.Table:
         ({"y": [0.5, 1.0] * 12}, "note", "trees need whole grades from 0 to 30"),
         ({"y": [1] * ROWS}, "problem", "8 of 8 queries have one grade only"),
         ({"y": pa.nulls(ROWS)}, "problem", "no row has a grade"),
+        ({"y": ["bad", "good"] * 12}, "problem", "'y' is text ('bad', 'good'): map words to numbers, such as bad = 0"),
+        ({"qid": [1] * ROWS}, "note", "one query: nothing can be held out"),
         ({"doc_id": ["d0"] * ROWS}, "note", "16 documents are repeated within their query"),
         ({"doc_id": [None] + ["d"] * 23}, "problem", "'doc_id' is empty in 1 rows, first in row 0"),
     ],
