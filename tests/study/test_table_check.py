@@ -37,6 +37,7 @@ def table(**changes: Any) -> pa.Table:
         ({"price": ["1,5", "2,5"] * 12}, "note", "is text that differs within a query"),
         ({"day": pa.array([0] * ROWS, pa.date32())}, "note", "is date32[day], neither a number nor text: dropped"),
         ({"text": ["red"] * ROWS}, "note", "8 queries have 1 different texts"),
+        ({"text": ["", "", "", *["red"] * (ROWS - 3)]}, "note", "1 queries have an empty text: they have no kin"),
         ({"shop": np.repeat(["a", "b"], 12)}, "ok", "for --group, if queries of one value must not be split: shop (2"),
         ({"words": np.repeat([1, 2, 3, 4], 6)}, "ok", "'words' is the same for all candidates of a query"),
         ({"weight": [1.0, 2.0] * 12}, "note", "rename it to sample_weight"),

@@ -24,6 +24,7 @@ from kinrank.data.tables import (
     is_text,
     words_of,
 )
+from kinrank.data.texts import TEXT
 from kinrank.errors import DataError
 from kinrank.study._leaks import find_added_rows, find_giveaway
 
@@ -228,6 +229,10 @@ def check_queries(check: TableCheck) -> None:
     check.add("ok", "queries", f"{len(queries):,} queries, {queries.n_rows:,} rows, {queries.sizes.max()} rows at most")
     if len(queries) == 1:
         check.add("note", "queries", "one query: nothing can be held out to measure a gain on")
+    texts = queries.query_columns.get(TEXT)
+    empty = 0 if texts is None else int(np.count_nonzero(np.char.strip(texts.astype(np.str_)) == ""))
+    if empty:
+        check.add("note", "texts", f"{empty:,} queries have an empty text: they have no kin, and are no kin of others")
     check.add(level, "features", names or "none: kinrank log takes them from a search engine")
     if queries.row_order is not None:
         check.add("note", "order", "the rows of a query are not adjacent: they are sorted when the table is read")
