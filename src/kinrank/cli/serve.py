@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kinrank.cli.options import check_port
 from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
 
@@ -122,6 +123,8 @@ def serve(
     from kinrank.serve._http.run import Options, run
 
     files, chosen, client = _settings(settings or [], engine)
+    if fd is None:
+        check_port(host, port)
     run(
         Options(
             models=_named(models),

@@ -69,6 +69,10 @@ class Settings:
     engine_share: float = 0.0
     """Share of the sessions that get the engine's own order, as one arm of an A/B test; 1 sends all to the engine.
     """
+    answer_with_kin: bool = False
+    """Answer a search for which the engine finds nothing with the documents of a judged query that it is a spelling of,
+    named in ``kin``. Otherwise ``kin`` is a suggestion, without documents.
+    """
     unexplored: tuple[str, ...] = ()
     """Names of keys whose lists never explore."""
     trusted: tuple[str, ...] = ()

@@ -287,7 +287,11 @@ class _Feedback:
 
 
 LIST_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "history": ("true lists also rules that ended.", {"type": "string", "enum": ["true", "false"]})
+    "history": ("true lists also rules that ended.", {"type": "string", "enum": ["true", "false"]}),
+    "effects": (
+        "true adds what people chose before the rules that hold and since.",
+        {"type": "string", "enum": ["true", "false"]},
+    ),
 }
 REMOVE_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
     "rule": ("The number of the rule.", {"type": "string", "pattern": "^[0-9]{1,18}$"})
@@ -325,7 +329,7 @@ class _RuleEndpoints:
 
     async def _check_document(self, rule: Rule) -> None:
         """Raise `DataError` if the attached engine does not know the document of a rule; if it is away, do nothing."""
-        if self._searcher is None or rule.action is Action.HIDE:
+        if self._searcher is None or rule.action not in (Action.PIN, Action.BOOST):
             return
         engine, seconds = self._searcher.engine, self._service.settings.engine_seconds
         with suppress(EngineError, ParameterError, HttpError):  # without its answer, the rule is taken as it is
@@ -336,12 +340,15 @@ class _RuleEndpoints:
                 raise DataError(f"the engine has no document {rule.document!r}: check the id of the document")
 
     async def list_rules(self, request: Request) -> Response:
-        """Return the rules that hold and, with history=true, those that ended."""
-        given = request.query_params.get("history", "false")
-        if given not in ("true", "false"):
-            raise DataError(f"history must be true or false, got {given[:100]!r}")
-        rules = await self._run(lambda: self._service.rules.store.rules(history=given == "true"))
-        return json_response(RulesResponse([to_rule_response(rule) for rule in rules]))
+        """Return the rules that hold and, with history=true, those that ended; with effects=true what they changed."""
+        wanted = {name: _is_true(request, name) for name in LIST_PARAMETERS}
+
+        def listed() -> RulesResponse:
+            rules = self._service.rules.store.rules(history=wanted["history"])
+            effects = self._service.rules.effects(rules) if wanted["effects"] else {}
+            return RulesResponse([to_rule_response(rule, effects.get(rule.number)) for rule in rules])
+
+        return json_response(await self._run(listed))
 
     async def remove_rule(self, request: Request) -> Response:
         """End a rule. It stays in the history."""
@@ -374,6 +381,13 @@ class _RuleEndpoints:
         seconds = self._service.settings.judgment_seconds
         message = f"the database did not respond within {seconds:g} seconds: try again, that is safe"
         return await self._lane.run(call, seconds, partial(NotStoredError, message))
+
+
+def _is_true(request: Request, name: str) -> bool:
+    given = request.query_params.get(name, "false")
+    if given not in ("true", "false"):
+        raise DataError(f"{name} must be true or false, got {given[:100]!r}")
+    return given == "true"
 
 
 def _author(request: Request) -> str:

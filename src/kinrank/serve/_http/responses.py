@@ -16,7 +16,7 @@ from kinrank import errors
 from kinrank.serve._http.bodies import JSON, SearchBody
 from kinrank.serve._insight import StoredExample
 from kinrank.serve._models import ModelSlot, Rollout
-from kinrank.serve._rules import Action, Rule
+from kinrank.serve._rules import Action, Effect, Rule
 from kinrank.serve._search import SearchResult
 from kinrank.serve.messages import QueryExplanation, Ranking
 
@@ -44,6 +44,13 @@ Remembered = Annotated[
     list[str], Meta(description="The candidates that the engine did not find, but people chose for this query.")
 ]
 RememberedProblem = Annotated[str, Meta(description="Why remembered documents could not be added.")]
+Kin = Annotated[
+    str,
+    Meta(
+        description="The engine found nothing for the query; this judged query is spelled almost like it. Documents, "
+        "if there are any, are those of this query."
+    ),
+]
 DocumentFields = Annotated[dict[str, dict[str, Any]], Meta(description="The requested fields of each document, by id.")]
 
 
@@ -91,6 +98,7 @@ class SearchResponse(Ranking):
     titles: dict[str, str] | UnsetType = UNSET
     remembered: Remembered | UnsetType = UNSET
     remembered_problem: RememberedProblem | UnsetType = UNSET
+    kin: Kin | UnsetType = UNSET
 
 
 class LoadedModel(Struct):
@@ -163,6 +171,9 @@ class RuleResponse(Struct, kw_only=True):
     removed: datetime | None
     removed_by: str | None
     words: Annotated[str, Meta(description="What it does.")]
+    effect: Annotated[str, Meta(description="How often people chose its document before it and since.")] | UnsetType = (
+        UNSET
+    )
 
 
 class RulesResponse(Struct):
@@ -235,15 +246,18 @@ def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[s
         titles={doc_id: titles[doc_id] for doc_id in shown if doc_id in titles} if body.explain else UNSET,
         remembered=result.remembered or UNSET,
         remembered_problem=result.problem or UNSET,
+        kin=result.kin or UNSET,
     )
 
 
-def to_rule_response(rule: Rule) -> RuleResponse:
-    """Return the response for a rule."""
+def to_rule_response(rule: Rule, effect: Effect | None = None) -> RuleResponse:
+    """Return the response for a rule, with what changed since if it is known."""
     values = {each.name: getattr(rule, each.name) for each in fields(rule) if each.name != "number"}
     for name in ("created", "expires", "removed"):
         values[name] = None if values[name] is None else datetime.fromtimestamp(values[name], UTC)
-    return RuleResponse(rule=rule.number, words=rule.words, **values)
+    return RuleResponse(
+        rule=rule.number, words=rule.words, effect=UNSET if effect is None else effect.words or UNSET, **values
+    )
 
 
 def to_examples_response(examples: Sequence[StoredExample]) -> ExamplesResponse:
