@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from kinrank.adapters import REASON, scores_of
 from kinrank.errors import DataError
@@ -26,7 +27,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor  # noqa: 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-Node = NodeWithScore | BaseNode | str
+Node: TypeAlias = NodeWithScore | BaseNode | str
 """A node with or without its score, or its id."""
 
 

@@ -61,7 +61,8 @@ def make_server(memory: Memory, user: str) -> MCPServer:
             except KinrankError as error:
                 raise ToolError(str(error)) from error
 
-        return server.tool()(call)
+        offered: Callable[..., Any] = server.tool()(call)
+        return offered
 
     @tool
     def rerank(question: str, documents: Passages, scores: list[float] | None = None) -> list[Ranked]:
