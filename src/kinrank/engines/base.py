@@ -279,6 +279,14 @@ class Engine(ABC):
         """Return what identifies this index. A resumed log checks that it has not changed."""
         return {"engine": type(self).__name__}
 
+    def without_own_texts(self, query: str) -> Engine:
+        """Return this engine, to which the text of a query is unknown; see `kinrank.engines.chosen_for`.
+
+        What is learned from must come from it: a text that a document was chosen for gives away its label.
+        """
+        del query
+        return self
+
     def scan(self, query: Mapping[str, Any], sort: str) -> Iterator[list[dict[str, Any]]]:
         """Yield the sources of all documents that match a query of the engine, page by page, as of the first page."""
         raise EngineRefusedError(f"{type(self).__name__} cannot list its documents (query {query}, sorted by {sort})")
