@@ -191,3 +191,19 @@ def test_a_killed_run_is_finished_by_the_next(open_engine: OpenEngine, tmp_path:
     done = subprocess.run([*command, "--set", "texts=0"], capture_output=True, text=True, check=True)
     assert f"{n:,} lost theirs" in " ".join(done.stderr.split())
     assert n_written() == 0
+
+
+@pytest.mark.engine
+def test_an_engine_with_fewer_features_does_not_know_own_texts_either(engine_name: str, open_engine: OpenEngine):
+    judged = judged_at_random(5, 5, 10**9)
+    engine = indexed(open_engine, engine_name, 5)
+    engine.write_chosen_for(texts_of(judged), "chosen_for")
+    for query in judged:
+        text, document = str(query.query_columns["text"][0]), str(query.doc_id[0])
+        few = engine.with_features({"raw", "chosen", "other"})
+        assert few.feature_names == ("chosen", "raw")
+        assert few.features(text, [document]).min() > 0
+        for honest in (few.without_own_texts(text), engine.without_own_texts(text).with_features({"chosen", "raw"})):
+            assert honest.feature_names == ("chosen", "raw")
+            assert honest.features(text, [document]).max() == 0
+            assert len(honest.search(text, size=5)) == 0

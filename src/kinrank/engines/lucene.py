@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
@@ -149,6 +149,7 @@ DOCUMENTS_PER_PAGE = 5000
 """Number of documents that one request of a scan returns."""
 
 _KEEP_ALIVE = "5m"  # between two pages
+_KNOWN_FOR = 60.0  # seconds until the fields of the index are read again
 
 ADMIN_TIMEOUT = 60.0
 """Timeout in seconds for creating, filling and deleting an index."""
@@ -160,7 +161,7 @@ GLOBAL_STATISTICS = {"search_type": "dfs_query_then_fetch"}
 class _Written(NamedTuple):
     """The numbers of documents that were written, and that were not."""
 
-    count: int
+    written: int
     ignored: int
 
 
@@ -216,8 +217,8 @@ class LuceneEngine(Engine):
         self.ids = ids
         self._fields = FieldCheck(features, index)
         self.client = self._make_client(connections, client)
-        self._chosen_fields = cache(self._read_chosen_fields)
-        self._without_fold = cache(self._make_without_fold)
+        self._chosen: tuple[float, list[str]] = -_KNOWN_FOR, []
+        self._variant = lru_cache(maxsize=64)(self._make_variant)
 
     # --- implemented by each engine -------------------------------------------------------------------------------
 
@@ -346,7 +347,7 @@ class LuceneEngine(Engine):
         if settings is not None and not self._exists():
             self._send("PUT", self._path(""), {}, dict(settings), ADMIN_TIMEOUT)
         actions = ({"_index": self.index_name, "_id": doc_id, "_source": dict(fields)} for doc_id, fields in documents)
-        count = self._bulk(actions).count
+        count = self._bulk(actions).written
         self._send("POST", self._path("/_refresh"), {}, None, ADMIN_TIMEOUT)
         return count
 
@@ -431,7 +432,7 @@ class LuceneEngine(Engine):
             for index, name, values in changes()
         )
         done = self._bulk(updates, ignored=(404,), advance=advance)
-        counts.written, counts.absent = done.count - counts.removed, done.ignored
+        counts.written, counts.absent = done.written - counts.removed, done.ignored
         self._send("POST", self._path("/_refresh"), {}, None, ADMIN_TIMEOUT)
         return counts
 
@@ -444,8 +445,7 @@ class LuceneEngine(Engine):
                     f"{self.name} index {index!r} has a field {field!r} of its own: choose another name with --field"
                 )
         self._send("PUT", self._path("/_mapping"), {}, chosen_for.mapping(field), ADMIN_TIMEOUT)
-        self._chosen_fields.cache_clear()
-        self._without_fold.cache_clear()
+        self._chosen = -_KNOWN_FOR, []
 
     def _properties(self) -> dict[str, dict[str, Any]]:
         """Return the mapped fields of each index; there are several for an alias."""
@@ -454,15 +454,24 @@ class LuceneEngine(Engine):
 
     def without_own_texts(self, query: str) -> LuceneEngine:
         """See `Engine.without_own_texts`."""
-        return self._without_fold(chosen_for.fold_of(query)) if self._chosen_fields() else self
+        read, fields = self._chosen
+        if time.monotonic() - read > _KNOWN_FOR:
+            fields = sorted({name for each in self._properties().values() for name in chosen_for.fields_in(each)})
+            self._chosen = time.monotonic(), fields
+        return self._variant(self.feature_names, tuple(fields), chosen_for.fold_of(query)) if fields else self
 
-    def _read_chosen_fields(self) -> list[str]:
-        return sorted({name for each in self._properties().values() for name in chosen_for.fields_in(each)})
+    def with_features(self, names: Collection[str]) -> LuceneEngine:
+        """See `Engine.with_features`."""
+        needed = tuple(name for name in self.feature_names if name in names)
+        return self if needed == self.feature_names else self._variant(needed, (), 0)
 
-    def _make_without_fold(self, fold: int) -> LuceneEngine:
+    def _make_variant(self, names: tuple[str, ...], chosen_fields: tuple[str, ...], fold: int) -> LuceneEngine:
+        """Return the same engine with some features, without a fold of the texts that documents were chosen for."""
         engine = copy(self)
+        engine._variant = lru_cache(maxsize=8)(engine._make_variant)
         if self.feature_set is not None:
-            engine.feature_set = chosen_for.without_fold(self.feature_set, self._chosen_fields(), fold)
+            engine.feature_names = names
+            engine.feature_set = chosen_for.without_fold(self.feature_set.only(names), chosen_fields, fold)
         return engine
 
     def field_bounds(self, field: str) -> tuple[float, float] | None:
