@@ -211,3 +211,16 @@ def test_columns_of_training_know_queries_that_all_share_a_document(queries: Que
     wanted = np.arange(len(same)) % 2 == 0
     assert columns.any(axis=1).mean() > 0.8
     assert_array_equal(columns_of_training(memory, same, None, None, 0, wanted), columns[np.repeat(wanted, same.sizes)])
+
+
+def test_features_that_trees_hardly_use_are_named():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3)).astype(np.float32)
+    X[:, 2] = 1.0
+    queries = QuerySet.from_arrays(
+        X, X[:, 0] > 0.5, qid=np.repeat(np.arange(40), 10), feature_names=["title", "other", "constant"]
+    )
+    ranker = KinRanker(memory=False, local=False, n_members=2, n_repeats=1, trees="lambdamart(n_trees=5)")
+    [remark] = [each for each in ranker.fit(queries).remarks() if "--columns drop=" in each]
+    assert "constant" in remark
+    assert "title" not in remark

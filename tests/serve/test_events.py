@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from kinrank import KinRanker, QuerySet
 from kinrank.cli.app import app
 from kinrank.data.hashes import query_keys
+from kinrank.engines.chosen_for import Choice, TextLimits
 from kinrank.errors import NotStoredError, OtherHistoryError, StoreUnavailableError
 from kinrank.memory.evidence import Evidence, add_totals
 from kinrank.memory.posterior import _combine, _heights
@@ -843,3 +844,31 @@ def test_what_ranks_by_evidence_is_compiled_before_any_arrives(model: Path):
     moved = ranker.with_recent(evidence).predict_with_novelty(asked).scores
     assert not np.array_equal(moved, ranker.predict(asked))
     assert [list(function.signatures) for function in functions] == compiled
+
+
+def test_texts_for_an_index_are_those_of_enough_clients_who_chose_the_document(
+    log: EventLog, clock: list[float], address: str
+):
+    record(log, lists("ann", "bob", "cid"))  # all chose b
+    record(log, lists("ann", "bob", text="my secret"))
+    record(log, lists("dan", text="only looked"))
+    log.record(lists("ann", "bob", "cid", text="only looked"), [])
+    log.step(CURVES)
+
+    def texts(least: int = 3, since: int = 0) -> dict[str, list[str]]:
+        found = EventStore(log.store.database, least).chosen_texts("default", since)
+        return TextLimits().of(Choice(document, text, choices) for document, text, _, choices in found)
+
+    assert texts() == {"b": ["alien"]}
+    assert texts(4) == texts(since=20_001) == {}
+    log.store.forget(log.clients.of_all_periods("bob"))
+    log.step(CURVES)
+    assert texts() == {}
+
+
+def test_texts_for_an_index_are_read_page_by_page(log: EventLog, monkeypatch):
+    monkeypatch.setattr(store_module, "_PAGE", 2)
+    for number in range(5):
+        record(log, lists("ann", "bob", "cid", text=f"film {number}"))
+    found = [text for _, text, _, _ in log.store.chosen_texts("default", 0)]
+    assert sorted(found) == [f"film {number}" for number in range(5)]

@@ -1,4 +1,4 @@
-"""``kinrank admin``: keys, models, judgments, rules and the audit log of a service, and clients to forget."""
+"""``kinrank admin``: keys, models, judgments, rules, texts in an index, the audit log, and clients to forget."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from rich.table import Table
 from kinrank.cli import console
 from kinrank.cli.options import AsJson
 from kinrank.errors import ParameterError
+from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kinrank.engines.chosen_for import Choice, TextLimits
     from kinrank.serve._rules import Preview, Rule
     from kinrank.store.versions import VersionStore
 
@@ -349,7 +353,75 @@ def forget(
             f"models and evidence from logs may hold the {len(few)} queries that this client and too few others asked: "
             f"name their folders with --folder; models in use: {used}"
         )
+    if len(few):
+        console.info("texts in an index may be among them: run kinrank admin index again, which removes them")
     typer.echo(lists)
+
+
+def index(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="Judgments (.parquet, .csv, .tsv), or the database of kinrank serve --judgments."
+        ),
+    ],
+    engine: Annotated[str, typer.Argument(metavar="ENGINE", help="Index to write to, ENGINE+http://HOST:PORT/INDEX.")],
+    field: Annotated[str, typer.Option(metavar="NAME", help="Field of the texts.")] = "chosen_for",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Limit of the texts: min_clients=3, days=365, half_life=90, texts=20 of a document (0 removes all), "
+            "length=100 characters; model=NAME of the service; or parameter of the engine client; repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Write the texts of queries that each document was chosen for to a field of the index; run it again to update."""
+    from dataclasses import fields
+
+    from kinrank.engines import connect
+    from kinrank.engines.chosen_for import TextLimits, judged_choices
+    from kinrank.engines.logger import read_judgments
+    from kinrank.engines.lucene import LuceneEngine
+
+    given = parse_settings(None, settings or [])
+    own = {name.name for name in fields(TextLimits)}
+    limits = TextLimits(
+        **parse_settings(TextLimits, [each for each in settings or [] if each.partition("=")[0] in own])
+    )
+    client = {name: value for name, value in given.items() if name not in own}
+    model = str(client.pop("model", "default"))
+    with console.progress("reading"):
+        choices = _live_choices(source, model, limits) if "://" in source else judged_choices(read_judgments(source))
+        texts = limits.of(choices)
+    with connect(engine, **client) as opened, console.progress("writing", len(texts)) as advance:
+        if not isinstance(opened, LuceneEngine):
+            raise ParameterError(f"{engine}: kinrank admin index writes to Elasticsearch and OpenSearch")
+        counts = opened.write_chosen_for(texts, field, advance)
+    console.info(
+        f"{field}: wrote the texts of {counts.written:,} documents; {counts.unchanged:,} had them, "
+        f"{counts.removed:,} lost theirs, {counts.absent:,} are not in the index"
+    )
+
+
+def _live_choices(address: str, model: str, limits: TextLimits) -> Iterator[Choice]:
+    """Yield what people chose, by the database of a service; older choices count less."""
+    from kinrank.engines.chosen_for import Choice
+    from kinrank.memory.evidence import latest_day
+    from kinrank.serve.database import open_database
+    from kinrank.serve.events.store import EventStore
+
+    check_exists(address)
+    database = open_database(address)
+    today = latest_day() - 1
+    try:
+        for document, text, day, count in EventStore(database, limits.min_clients).chosen_texts(
+            model, today - limits.days
+        ):
+            yield Choice(document, text, count * 0.5 ** ((today - day) / limits.half_life))
+    finally:
+        database.close()
 
 
 def audit(

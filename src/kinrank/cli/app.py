@@ -46,6 +46,7 @@ EXAMPLES = {
     "admin judgments": "kinrank admin judgments sqlite:///judgments.db --export live.parquet",
     "admin rules": "kinrank admin rules sqlite:///judgments.db --query 'iron man' --pin movie-4 --also-similar",
     "admin forget": "kinrank admin forget postgresql://kinrank@db/kinrank --client c-81",
+    "admin index": "kinrank admin index judgments.parquet elasticsearch+http://localhost:9200/movies",
     "admin audit": "kinrank admin audit sqlite:///judgments.db",
 }
 """The example of each command, at the end of its help."""
@@ -67,8 +68,8 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
         (with_columns(data.convert), with_columns(data.split)),
     ),
     "admin": (
-        "Manage a service: keys, versions of models, judgments, rules, the audit log, and clients to forget.",
-        (admin.key, admin.models, admin.judgments, admin.rules, admin.forget, admin.audit),
+        "Manage a service: keys, models, judgments, rules, texts in the index, the audit log, and clients to forget.",
+        (admin.key, admin.models, admin.judgments, admin.rules, admin.index, admin.forget, admin.audit),
     ),
 }
 _MOVED = {command.__name__: group for group, (_, commands) in _GROUPS.items() for command in commands}

@@ -14,7 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -278,6 +278,19 @@ class Engine(ABC):
     def identity(self) -> dict[str, str]:
         """Return what identifies this index. A resumed log checks that it has not changed."""
         return {"engine": type(self).__name__}
+
+    def with_features(self, names: Collection[str]) -> Engine:
+        """Return this engine, which computes only some of its features if it can."""
+        del names
+        return self
+
+    def without_own_texts(self, query: str) -> Engine:
+        """Return this engine, to which the text of a query is unknown; see `kinrank.engines.chosen_for`.
+
+        What is learned from must come from it: a text that a document was chosen for gives away its label.
+        """
+        del query
+        return self
 
     def scan(self, query: Mapping[str, Any], sort: str) -> Iterator[list[dict[str, Any]]]:
         """Yield the sources of all documents that match a query of the engine, page by page, as of the first page."""

@@ -11,7 +11,7 @@ import tomllib
 import types
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -339,6 +339,17 @@ class FeatureSet:
     def names(self) -> tuple[str, ...]:
         """Feature names in the order of the file."""
         return tuple(feature.name for feature in self.features)
+
+    def only(self, names: Collection[str]) -> FeatureSet:
+        r"""Return the features with some names, and the same candidate query.
+
+        Examples
+        --------
+        >>> features = FeatureSet.parse('[features]\na = { match = "title" }\nb = { match = "overview" }')
+        >>> features.only({"b", "c"}).names
+        ('b',)
+        """
+        return dataclasses.replace(self, features=tuple(each for each in self.features if each.name in names))
 
     @property
     def compares_vectors(self) -> bool:

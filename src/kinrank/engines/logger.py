@@ -308,11 +308,12 @@ class FeatureLogger:
         grade_of: dict[str, float] = dict(zip(documents.tolist(), query.grades.tolist(), strict=True))
         counts = LogCounts()
         doc_ids = list(grade_of)
+        engine = self.engine.without_own_texts(text)
         if self.candidates == "top":
-            hits = self.engine.search_complete(text, size=self.top, vector=vector, timeout=self.timeout).doc_id.tolist()
+            hits = engine.search_complete(text, size=self.top, vector=vector, timeout=self.timeout).doc_id.tolist()
             counts.unfound_documents = len(set(doc_ids).difference(hits))
             doc_ids = hits
-        logged = self.engine.log(text, doc_ids, vector=vector, timeout=self.timeout)
+        logged = engine.log(text, doc_ids, vector=vector, timeout=self.timeout)
         logged_ids = [doc_id for doc_id, in_index in zip(doc_ids, logged.found.tolist(), strict=True) if in_index]
         values = logged.values[logged.found]
         counts.queries = int(bool(logged_ids))

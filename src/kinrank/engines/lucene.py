@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float32
 from kinrank.data.files import redact_passwords
+from kinrank.engines import chosen_for
 from kinrank.engines.base import (
     MORE_TIME,
     TRACE_HEADERS,
@@ -147,12 +149,20 @@ DOCUMENTS_PER_PAGE = 5000
 """Number of documents that one request of a scan returns."""
 
 _KEEP_ALIVE = "5m"  # between two pages
+_KNOWN_FOR = 60.0  # seconds until the fields of the index are read again
 
 ADMIN_TIMEOUT = 60.0
 """Timeout in seconds for creating, filling and deleting an index."""
 
 # Use the term statistics of the whole index: otherwise the score of a document depends on its shard.
 GLOBAL_STATISTICS = {"search_type": "dfs_query_then_fetch"}
+
+
+class _Written(NamedTuple):
+    """The numbers of documents that were written, and that were not."""
+
+    written: int
+    ignored: int
 
 
 class LuceneEngine(Engine):
@@ -207,6 +217,8 @@ class LuceneEngine(Engine):
         self.ids = ids
         self._fields = FieldCheck(features, index)
         self.client = self._make_client(connections, client)
+        self._chosen: tuple[float, list[str]] = -_KNOWN_FOR, []
+        self._variant = lru_cache(maxsize=64)(self._make_variant)
 
     # --- implemented by each engine -------------------------------------------------------------------------------
 
@@ -335,7 +347,7 @@ class LuceneEngine(Engine):
         if settings is not None and not self._exists():
             self._send("PUT", self._path(""), {}, dict(settings), ADMIN_TIMEOUT)
         actions = ({"_index": self.index_name, "_id": doc_id, "_source": dict(fields)} for doc_id, fields in documents)
-        count = self._bulk(actions)
+        count = self._bulk(actions).written
         self._send("POST", self._path("/_refresh"), {}, None, ADMIN_TIMEOUT)
         return count
 
@@ -345,14 +357,19 @@ class LuceneEngine(Engine):
 
     def scan(self, query: Mapping[str, Any], sort: str) -> Iterator[list[dict[str, Any]]]:
         """See `Engine.scan`. Reads from a scroll."""
+        for page in self._scan(query, sort):
+            yield [hit["_source"] for hit in page]
+
+    def _scan(self, query: Mapping[str, Any], sort: str, fields: Any = True) -> Iterator[list[dict[str, Any]]]:
+        """Yield all documents that match a query, with some fields."""
         # Not by search_after: it would break ties by _id, and OpenSearch 2 loads all of these into its memory.
-        body = {"query": dict(query), "size": DOCUMENTS_PER_PAGE, "sort": [{sort: "asc"}]}
+        body = {"query": dict(query), "size": DOCUMENTS_PER_PAGE, "sort": [{sort: "asc"}], "_source": fields}
         params = {"scroll": _KEEP_ALIVE, "allow_partial_search_results": "false"}
         response = self._send("POST", self._path("/_search"), params, body, ADMIN_TIMEOUT)
         total, n_read = response["hits"]["total"]["value"], 0
         try:
             check_complete(response, self.name)
-            while page := [hit["_source"] for hit in response["hits"]["hits"]]:
+            while page := response["hits"]["hits"]:
                 yield page
                 n_read += len(page)
                 following = {"scroll": _KEEP_ALIVE, "scroll_id": response["_scroll_id"]}
@@ -362,6 +379,100 @@ class LuceneEngine(Engine):
             self._send("DELETE", "/_search/scroll", {}, {"scroll_id": response["_scroll_id"]}, ADMIN_TIMEOUT)
         if n_read != total:  # a page whose response is lost is not sent again
             raise EngineBusyError(f"{self.name}: read {n_read} of {total} documents; retry later")
+
+    def write_chosen_for(
+        self, texts: Mapping[str, Sequence[str]], field: str, advance: Callable[[int], None] = lambda _: None
+    ) -> chosen_for.WrittenTexts:
+        """Write for each document the texts of queries for which it was chosen; see `kinrank.engines.chosen_for`.
+
+        What the index has already is not written again, and documents that have no texts any more lose theirs. So an
+        interrupted call is repeated, and texts are restored after documents were indexed anew.
+
+        Parameters
+        ----------
+        texts
+            Texts by document. Documents that are not in the index are left out.
+        field
+            Name of the field, which is created if the index does not have it.
+        advance
+            Called with the number of documents after each that is done.
+        """
+        self._map_chosen_for(field)
+        folds = chosen_for.folds_field(field)
+        counts = chosen_for.WrittenTexts()
+
+        def changes() -> Iterator[tuple[str, str, dict[str, list[str]] | None]]:
+            seen: set[str] = set()
+            for page in self._scan({"exists": {"field": field}}, "_doc", [folds]):
+                for hit in page:
+                    doc_id = self._doc_id(hit)
+                    seen.add(doc_id)
+                    wanted, has = chosen_for.stored(texts.get(doc_id, ())), hit["_source"].get(folds) or {}
+                    if wanted == {name: values for name, values in has.items() if values}:
+                        counts.unchanged += 1
+                        advance(1)
+                    elif wanted:
+                        yield hit["_index"], hit["_id"], {name: [] for name in has} | wanted
+                    else:
+                        counts.removed += 1
+                        yield hit["_index"], hit["_id"], None
+            for doc_id in texts:
+                if doc_id not in seen:
+                    index, _, name = doc_id.partition("/") if self.ids == "index/id" else (self.index_name, "", doc_id)
+                    yield index, name, chosen_for.stored(texts[doc_id])
+
+        updates = (
+            {
+                "_op_type": "update",
+                "_index": index,
+                "_id": name,
+                "retry_on_conflict": 5,
+                "doc": {folds: values},
+            }
+            for index, name, values in changes()
+        )
+        done = self._bulk(updates, ignored=(404,), advance=advance)
+        counts.written, counts.absent = done.written - counts.removed, done.ignored
+        self._send("POST", self._path("/_refresh"), {}, None, ADMIN_TIMEOUT)
+        return counts
+
+    def _map_chosen_for(self, field: str) -> None:
+        if not field.isidentifier():
+            raise ParameterError(f"{field!r} is no name of a field: use letters, digits and _")
+        for index, properties in self._properties().items():
+            if field in properties and not chosen_for.fields_in({field: properties[field]}):
+                raise EngineRefusedError(
+                    f"{self.name} index {index!r} has a field {field!r} of its own: choose another name with --field"
+                )
+        self._send("PUT", self._path("/_mapping"), {}, chosen_for.mapping(field), ADMIN_TIMEOUT)
+        self._chosen = -_KNOWN_FOR, []
+
+    def _properties(self) -> dict[str, dict[str, Any]]:
+        """Return the mapped fields of each index; there are several for an alias."""
+        response = self._send("GET", self._path("/_mapping"), {}, None, ADMIN_TIMEOUT)
+        return {index: each["mappings"].get("properties", {}) for index, each in response.items()}
+
+    def without_own_texts(self, query: str) -> LuceneEngine:
+        """See `Engine.without_own_texts`."""
+        read, fields = self._chosen
+        if time.monotonic() - read > _KNOWN_FOR:
+            fields = sorted({name for each in self._properties().values() for name in chosen_for.fields_in(each)})
+            self._chosen = time.monotonic(), fields
+        return self._variant(self.feature_names, tuple(fields), chosen_for.fold_of(query)) if fields else self
+
+    def with_features(self, names: Collection[str]) -> LuceneEngine:
+        """See `Engine.with_features`."""
+        needed = tuple(name for name in self.feature_names if name in names)
+        return self if needed == self.feature_names else self._variant(needed, (), 0)
+
+    def _make_variant(self, names: tuple[str, ...], chosen_fields: tuple[str, ...], fold: int) -> LuceneEngine:
+        """Return the same engine with some features, without a fold of the texts that documents were chosen for."""
+        engine = copy(self)
+        engine._variant = lru_cache(maxsize=8)(engine._make_variant)
+        if self.feature_set is not None:
+            engine.feature_names = names
+            engine.feature_set = chosen_for.without_fold(self.feature_set.only(names), chosen_fields, fold)
+        return engine
 
     def field_bounds(self, field: str) -> tuple[float, float] | None:
         """See `Engine.field_bounds`."""
@@ -407,17 +518,29 @@ class LuceneEngine(Engine):
         except self._client_errors as error:
             raise self._engine_error(error, timeout) from error
 
-    def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
-        """Write documents with the client's bulk helper and return their number."""
+    def _bulk(
+        self,
+        actions: Iterable[Mapping[str, Any]],
+        ignored: Sequence[int] = (),
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> _Written:
+        """Write documents with the client's bulk helper; count those that fail with some status, and go on."""
         helpers = import_extra(f"{self._library.__name__}.helpers", "engines")
         client, options = self._bulk_client()
+        count = missed = 0
         try:
-            count, _ = helpers.bulk(client, actions, max_retries=5, **options)
-        except helpers.BulkIndexError as error:
-            raise EngineRefusedError(f"{self.name}: {error.args[0]}; first error: {error.errors[0]}") from error
+            for written, item in helpers.streaming_bulk(
+                client, actions, max_retries=5, raise_on_error=False, **options
+            ):
+                [result] = item.values()
+                if not written and result["status"] not in ignored:
+                    raise EngineRefusedError(f"{self.where}: document {result['_id']!r} was refused: {result['error']}")
+                count += written
+                missed += not written
+                advance(1)
         except self._client_errors as error:
             raise self._engine_error(error, ADMIN_TIMEOUT) from error
-        return int(count)
+        return _Written(count, missed)
 
     def _engine_error(self, error: Exception, timeout: float) -> EngineError:
         if isinstance(error, self._library.ConnectionTimeout):

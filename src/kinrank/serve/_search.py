@@ -312,7 +312,8 @@ class Searcher:
         Other candidates have grade 0. Raise `DataError` if none of the judged documents is among the
         candidates.
         """
-        _, candidates = self._candidates(query, window, vector, columns, self.policy.restrict(PLAIN))
+        engine = self.engine.without_own_texts(query)
+        _, candidates = self._candidates(query, window, vector, columns, self.policy.restrict(PLAIN), engine=engine)
         if candidates is None or not grades.keys() & set(candidates.ids):
             raise DataError(
                 f"query {qid!r}: none of its {len(grades)} judged documents is among the engine's first {window} hits"
@@ -332,16 +333,18 @@ class Searcher:
         options: SearchOptions = PLAIN,
         wanted: Sequence[str] = (),
         seconds: float | None = None,
+        engine: Engine | None = None,
     ) -> tuple[FoundDocuments, CandidateSet | None]:
         """Find candidates, add wanted documents, and compute their features; in one request if the engine can."""
+        asked = engine or self.engine
+        if needed := self.service.feature_names():
+            asked = asked.with_features(needed)
         seconds = self.service.settings.engine_seconds if seconds is None else seconds
         with self.service.observer.measure("engine"):
             found = self._features.call(
-                lambda: self.engine.search_adding(
-                    query, wanted, size=window, vector=vector, options=options, timeout=seconds
-                )
+                lambda: asked.search_adding(query, wanted, size=window, vector=vector, options=options, timeout=seconds)
             )
-        ids, names = found.hits.doc_id.tolist(), self.engine.feature_names
+        ids, names = found.hits.doc_id.tolist(), asked.feature_names
         return found, CandidateSet(ids, found.features, names, vector, columns or {}, query) if ids else None
 
     def _remembered(

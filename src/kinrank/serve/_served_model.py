@@ -195,14 +195,12 @@ def search_test(ranker: Ranker, encoder: QueryEncoder, features: FeatureSet) -> 
 
     Without this test, every search would fall back to the engine's order.
     """
-    for names, others, what in (
-        (ranker.feature_names_, features.names, "the model has features that the engine does not compute"),
-        (features.names, ranker.feature_names_, "the engine computes features that the model lacks"),
-    ):
-        if different := [name for name in names if name not in others]:
-            raise RejectedModelError(
-                f"{what}: {', '.join(different[:5])}; train the model on features that this engine logged"
-            )
+    if different := [name for name in ranker.feature_names_ if name not in features.names]:
+        raise RejectedModelError(
+            f"the model has features that the engine does not compute: {', '.join(different[:5])}; train the model on "
+            "features that this engine logged"
+        )
+    features = features.only(ranker.feature_names_)
     if features.compares_vectors:  # of which length, only requests know
         return
     rows = np.zeros((2, len(features.names)), dtype=np.float32)

@@ -178,6 +178,11 @@ class Service:
         """Whether every model is loaded, and the database was read if the settings ask for that."""
         return all(slot.current is not None for slot in self.slots.values()) and not self.waits_for_database
 
+    def feature_names(self) -> set[str]:
+        """Return the features of all models in use; empty if none is loaded."""
+        slots = [slot for rollout in self.rollouts.values() for slot in rollout.slots.values()]
+        return {name for slot in slots if slot.current is not None for name in slot.current.ranker.feature_names_}
+
     @property
     def waits_for_database(self) -> bool:
         """Whether rules or judgments are needed to be ready, and were never read; see `Settings.need_database`."""

@@ -49,6 +49,8 @@ from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_t
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.store import ModelRecord, nest, unnest
 
+_HARDLY_USED = 0.01
+
 
 class KinRanker(WeightedRanker, Ranker):
     """Boosted trees that see what similar queries chose, and the score of the query's own model.
@@ -326,6 +328,20 @@ class KinRanker(WeightedRanker, Ranker):
             *([] if self.evidence is None or self.chosen_ is None else [self.chosen_.remark()]),
             f"NDCG @ 10 out of fold: {reached}",
             f"what ranks: {shares}; k = {self.n_neighbors_}",
+            *self._on_features(),
+        ]
+
+    def _on_features(self) -> list[str]:
+        """Return which features the trees hardly use: an engine need not compute what a model is trained without."""
+        gains = self.feature_importances_
+        order = np.argsort(gains, kind="stable")
+        names = [self.feature_names_[i] for i in np.sort(order[np.cumsum(gains[order]) < _HARDLY_USED])]
+        if not names or not gains.any():
+            return []
+        dropped = ",".join(names)
+        return [
+            f"{len(names)} of {len(gains)} features have less than {_HARDLY_USED:.0%} of what trees gain, together: "
+            f"train without them (--columns drop={dropped}) and compare; kinrank serve then has the engine compute fewer"
         ]
 
     # --- ranking --------------------------------------------------------------------------------------------------

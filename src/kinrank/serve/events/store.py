@@ -6,7 +6,7 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kinrank.memory.votes import RankCurve
@@ -23,7 +23,7 @@ from kinrank.serve.database import (
     placeholders,
     undo_revision,
 )
-from kinrank.serve.events.counting import UNIT, Tally, VoteKey, take, take_of
+from kinrank.serve.events.counting import UNIT, People, Tally, VoteKey, take, take_of
 
 
 class ListRecord(NamedTuple):
@@ -284,6 +284,28 @@ class EventStore:
                 with self.database.writing() as execute:
                     rows = [(model, query, texts[query]) for (query,) in asked]
                     insert(execute, "kinrank_texts", rows, "(model, query) DO NOTHING")
+
+    def chosen_texts(self, model: str, since: int) -> Iterator[tuple[str, str, int, float]]:
+        """Yield document, text, day and choices of texts that enough clients asked and chose the document for."""
+        after = -(2**63), since
+        while True:
+            with self.database.reading() as execute:
+                rows = execute(
+                    "SELECT c.query, c.day, t.text, c.cells, p.people, p.states FROM kinrank_counts AS c "
+                    "JOIN kinrank_texts AS t ON t.model = c.model AND t.query = c.query "
+                    "JOIN kinrank_people AS p ON p.model = c.model AND p.query = c.query "
+                    "WHERE c.model = ? AND c.day >= ? AND p.asked >= ? AND (c.query, c.day) > (?, ?) "
+                    "ORDER BY c.query, c.day LIMIT ?",
+                    (model, since, self.min_clients, *after, _PAGE),
+                )
+            for _, day, text, cells, people, states in rows:
+                chose = People.read(self.min_clients, people, states).chose
+                for document, (_, choices) in json.loads(cells).items():
+                    if choices and len(chose.get(document, ())) >= self.min_clients:
+                        yield document, text, day, choices / UNIT
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0], rows[-1][1]
 
     def client_key(self, period: int) -> bytes:
         """Return the key by which the clients of a period are hashed; the first one who asks creates it."""
