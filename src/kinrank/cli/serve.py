@@ -26,6 +26,8 @@ SETTINGS = (
     "accept_features",
     "choice_days",
     "remembered",
+    "rerank_upstream",
+    "rerank_seconds",
     *_LISTS,
 )
 """The fields of `kinrank.serve.Settings` that ``--set`` sets."""
@@ -33,12 +35,12 @@ SETTINGS = (
 
 def serve(
     models: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="MODEL",
             help="Model folder, or store of versions; NAME=MODEL for each of several models.",
         ),
-    ],
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
     fd: Annotated[
@@ -46,6 +48,10 @@ def serve(
         typer.Option(metavar="N", help="File descriptor of a socket to listen on, which several processes can share."),
     ] = None,
     keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys, from kinrank admin key.")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Memory for /v1/rerank, made if missing; needs no model."),
+    ] = None,
     judgments: Annotated[
         str | None,
         typer.Option(
@@ -127,11 +133,12 @@ def serve(
         check_port(host, port)
     run(
         Options(
-            models=_named(models),
+            models=_named(models or []),
             host=host,
             port=port,
             fd=fd,
             keys=keys,
+            memory=memory,
             judgments=judgments,
             checkpoints=checkpoints,
             client_secret=client_secret,

@@ -26,7 +26,17 @@ from kinrank.errors import DataError, ForeignFolderError, NewerFormatError, Para
 from kinrank.memory.questions import TextQuestions, VectorQuestions
 from kinrank.memory.reasons import listed
 
-Document = str | int | tuple[str | int, str]
+
+class Given(NamedTuple):
+    """A document as it is known."""
+
+    name: str
+    content: int | None
+    """The hash of its text, if that is given."""
+    given: str | int
+
+
+Document = str | int | tuple[str | int, str] | Given
 """A document of the caller: its id, its text, or both. A text without an id is known by its hash."""
 
 Found = tuple[Sequence[Document], Sequence[float] | None]
@@ -107,10 +117,8 @@ class _Known:
         self.nearest = max(self.nearest, 2.0 * w * good)
 
 
-class _Given(NamedTuple):
-    name: str
-    content: int | None
-    given: str | int
+class Person(int):
+    """The number under which the votes of a person are stored; those without a person have negative ones."""
 
 
 class _Fits(Protocol):
@@ -201,7 +209,7 @@ class Memory:
         recall
             How many documents to add, at most, that helped for similar questions and are not among the hits.
         """
-        given = [_given(document) for document in documents]
+        given = [given_document(document) for document in documents]
         prior = _prior(len(given), scores)
         with self._reading():
             kin, known = self._look_up(question, vector, given)
@@ -235,7 +243,7 @@ class Memory:
         vector
             The vector of the question, if questions were learned with vectors.
         """
-        without = {_given(document).name for document in exclude}
+        without = {given_document(document).name for document in exclude}
         with self._reading():
             kin, known = self._look_up(question, vector, [])
             added = self._recalled(kin, known, without, n)
@@ -245,7 +253,7 @@ class Memory:
                 key=lambda hit: -hit.score,
             )
 
-    def _look_up(self, question: str, vector: Any, given: Sequence[_Given]) -> tuple[dict[int, _Known], dict[str, int]]:
+    def _look_up(self, question: str, vector: Any, given: Sequence[Given]) -> tuple[dict[int, _Known], dict[str, int]]:
         """Return what is known by document, for similar questions and of the given documents, whose ids come, too."""
         places, similar = self._index.nearest(self._asked(question, vector), self.neighbors)
         found: dict[int, _Known] = {}
@@ -377,13 +385,13 @@ class Memory:
             The vector of the question, if questions are compared by vectors: give it with every question or with none.
         """
         votes: dict[str, tuple[int, int]] = {}
-        given = {each.name: each for each in map(_given, shown)}
+        given = {each.name: each for each in map(given_document, shown)}
         above = list(given)
         said = {"chosen": chosen, "cited": cited, "liked": liked, "disliked": disliked}
         for how, documents in said.items():
             if isinstance(documents, str):
                 raise DataError(f"{how} must be a list of documents, got {documents!r}: put it into a list")
-            for each in map(_given, documents):
+            for each in map(given_document, documents):
                 if how == "disliked" and votes.get(each.name, _SKIPPED)[1]:
                     raise DataError(f"document {each.given!r} is disliked and also chosen, liked or cited: give one")
                 if each.name not in given or each.content is not None:
@@ -393,7 +401,7 @@ class Memory:
             return
         last = max((place for place, name in enumerate(above) if votes.get(name, _SKIPPED)[1] > 0), default=0)
         skipped = dict.fromkeys((name for name in above[:last] if name not in votes), _SKIPPED)
-        person = -time.time_ns() if user is None else _person(user)
+        person = -time.time_ns() if user is None else person_of(user)
         with self._writing():
             asked = self._asked(question, vector)
             number = self._question(question, None if vector is None else asked)
@@ -407,8 +415,8 @@ class Memory:
         """
         if isinstance(documents, str):
             raise DataError(f"documents must be a list, got {documents!r}: put it into a list")
-        names = json.dumps([_given(document).name for document in documents])
-        least, most = (-(2**63), -1) if user is None else (_person(user),) * 2
+        names = json.dumps([given_document(document).name for document in documents])
+        least, most = (-(2**63), -1) if user is None else (person_of(user),) * 2
         return self._delete(
             "SELECT v.question, v.document, min(v.user) FROM vote AS v JOIN question AS q ON q.id = v.question "
             "JOIN document AS d ON d.id = v.document WHERE q.key = ? AND d.name IN (SELECT value FROM json_each(?)) "
@@ -438,8 +446,8 @@ class Memory:
         if user is None and document is None and question is None and before is None:
             raise ParameterError("forget needs a user, a document, a question or a time: pass one of them")
         values = (
-            None if user is None else _person(user),
-            None if document is None else _given(document).name,
+            None if user is None else person_of(user),
+            None if document is None else given_document(document).name,
             None if question is None else normalize_text(question),
             None if before is None else int(before // _DAY),
         )
@@ -497,7 +505,7 @@ class Memory:
             found = self._execute("SELECT last_insert_rowid()")
         return int(found[0][0])
 
-    def _document(self, given: _Given) -> int:
+    def _document(self, given: Given) -> int:
         """Return the number of a document, which is stored if it is new. What is known of another text is deleted."""
         found = self._execute("SELECT id, content FROM document WHERE name = ?", given.name)
         if found and given.content is not None and found[0][1] != given.content:
@@ -686,15 +694,17 @@ def _opened(path: str) -> sqlite3.Connection:
     return database
 
 
-def _given(document: Document) -> _Given:
+def given_document(document: Document) -> Given:
     """Return the name under which a document is known, and the hash of its content if that is told."""
+    if isinstance(document, Given):
+        return document
     identifier, text = document if isinstance(document, tuple) else (document, None)
     if not isinstance(identifier, str | int) or not isinstance(text, str | None):
         raise DataError(f"a document must be an id, a text or a pair of both, got {document!r}")
     name = str(identifier)
     if len(name) > _LONGEST_NAME:
         name = _digest(name, 16).hex()
-    return _Given(name, None if text is None else _hash(text), identifier)
+    return Given(name, None if text is None else _hash(text), identifier)
 
 
 def _share(amount: int, good: int) -> tuple[int, int]:
@@ -712,9 +722,9 @@ def _digest(text: str, size: int) -> bytes:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=size).digest()
 
 
-def _person(user: str | int) -> int:
-    """Return the number under which the votes of a person are stored; those without a person are negative."""
-    return _hash(str(user)) & 0x7FFF_FFFF_FFFF_FFFF
+def person_of(user: str | int) -> Person:
+    """Return the number of a person, who may be given by it."""
+    return user if isinstance(user, Person) else Person(_hash(str(user)) & 0x7FFF_FFFF_FFFF_FFFF)
 
 
 def _prior(n: int, scores: Sequence[float] | None) -> Float64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -13,12 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from kinrank import errors
-from kinrank.serve._http.bodies import JSON, SearchBody
+from kinrank.memory.memory import Hit
+from kinrank.serve._http.bodies import JSON, RerankBody, RerankDocument, SearchBody
 from kinrank.serve._insight import StoredExample
 from kinrank.serve._models import ModelSlot, Rollout
 from kinrank.serve._rules import Action, Effect, Rule
 from kinrank.serve._search import SearchResult
-from kinrank.serve.messages import QueryExplanation, Ranking
+from kinrank.serve.messages import Fallback, QueryExplanation, Ranking
 
 Unseen = Annotated[
     int,
@@ -206,6 +208,33 @@ class WithdrawResponse(Struct):
     withdrawn: int
 
 
+class RerankedDocument(Struct, omit_defaults=True):
+    """A document as it was sent."""
+
+    text: str
+    id: str | int | None = None
+
+
+class RerankResult(Struct):
+    """A document in its new place."""
+
+    index: Annotated[int, Meta(description="Its place in the request, from 0.")]
+    relevance_score: Annotated[float, Meta(description="From 0 to 1; compare it within a list only.")]
+    reason: str
+    document: RerankedDocument | UnsetType = UNSET
+
+
+class RerankResponse(Struct):
+    """Documents, best first."""
+
+    id: Annotated[str, Meta(description="The list, which events name as query_id.")]
+    results: list[RerankResult]
+    fallback: Annotated[
+        Fallback | UnsetType,
+        Meta(description="Why memory did not rank (late, model-error), or what it started from (upstream-down)."),
+    ] = UNSET
+
+
 class StatusResponse(Struct):
     """State of the process."""
 
@@ -223,6 +252,26 @@ class ReadyResponse(Struct):
 def json_response(response: object, headers: dict[str, str] | None = None) -> Response:
     """Return a response in JSON."""
     return Response(msgspec.json.encode(response), headers=headers, media_type=JSON)
+
+
+def to_rerank_response(
+    name: str, hits: Sequence[Hit], body: RerankBody, fallback: Fallback | None = None
+) -> RerankResponse:
+    """Return the response for documents in a new order."""
+
+    def document(given: str | RerankDocument) -> RerankedDocument:
+        return RerankedDocument(given) if isinstance(given, str) else RerankedDocument(given.text, given.id)
+
+    results = [
+        RerankResult(
+            hit.place,
+            1 / (1 + math.exp(-hit.score)),
+            hit.reason,
+            document(body.documents[hit.place]) if body.return_documents else UNSET,
+        )
+        for hit in hits
+    ]
+    return RerankResponse(name, results, fallback or UNSET)
 
 
 def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[str, str]) -> SearchResponse:
