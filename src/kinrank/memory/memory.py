@@ -569,7 +569,7 @@ class Memory:
         with self._reading():
             for question in asked:
                 documents, scores = found[question]
-                given = [_given(document) for document in documents]
+                given = [given_document(document) for document in documents]
                 votes = {
                     name: (content, good / (amount + _TENTHS * self.people))
                     for name, content, amount, good in self._execute(
