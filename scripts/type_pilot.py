@@ -1,13 +1,15 @@
 """Type docs/pilot.md word for word in the current folder: type_pilot.py PAGE ENGINE PORT.
 
 Only the engine, its port, the port of the service and the name of the index are replaced, so that several trials can
-run on one machine. Prints the seconds of each step of the page; a command that fails ends the trial.
+run on one machine. Prints the seconds of each step of the page, and the CPU time of its commands without the engine
+and the service; a command that fails ends the trial.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -51,7 +53,7 @@ def main() -> None:
     }
     try:
         for step, commands in steps_of(Path(page).read_text()).items():
-            start = time.monotonic()
+            start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
             text = "\n".join(commands)
             for shown, here in ours.items():
                 text = text.replace(shown, here)
@@ -60,7 +62,9 @@ def main() -> None:
                 if done.returncode:
                     said.seek(0)
                     sys.exit(f"{engine}: {step} failed:\n{text}\n{said.read()}")
-            print(f"{engine + ': ' + step:36} {time.monotonic() - start:5.0f} s", flush=True)
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+            print(f"{engine + ': ' + step:36} {time.monotonic() - start:5.0f} s, {cpu:5.0f} s of CPU", flush=True)
     finally:
         with suppress(OSError, ValueError):
             os.kill(int(Path("serve.pid").read_text()), signal.SIGTERM)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kinrank import KinRanker, QuerySet
 from kinrank.data.hashes import query_keys
 from kinrank.errors import DataError
 from kinrank.serve._live_rules import LiveRules
@@ -190,6 +191,17 @@ def test_preview_shows_known_queries_and_their_share(
     ]
     assert found["share"] == pytest.approx(7 / 13)
     assert [each["query"] for each in preview(also_similar=False)["queries"]] == ["iron man"]
+
+
+def test_preview_knows_the_judged_queries_of_a_model_around_another(
+    models: Path, camps: QuerySet, make_client: Callable[..., Client], secrets: dict[str, str]
+):
+    texts = np.array(["iron man", "Ironman", *(f"judged {number}" for number in range(len(camps) - 2))])
+    quick = KinRanker(base="single(learner=lambdamart)", memory=False, local=False, n_members=2, n_repeats=1)
+    quick.fit(camps.replace(query_columns={"text": texts})).save(models / "single")
+    client = make_client(keys=True, key=secrets["admin"])
+    found = client.post("/v1/rules/preview", {"query": "man, iron", "also_similar": True}).json
+    assert (found["known"], [each["query"] for each in found["queries"]]) == (60, ["iron man"])
 
 
 def test_rules_of_a_restored_copy_are_followed(address: str, request: pytest.FixtureRequest):
