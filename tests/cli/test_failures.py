@@ -80,7 +80,6 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         (["rank", "single", "test"], "has changed since it was written (SHA-256 differs)"),
         (["rank", "knn", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
         (["rank", "knn", "nameless"], "these queries have no document ids"),
-        (["rank", "knn", "test", "--tag", "two words"], "remove whitespace from ids and tags"),
         (["compare", "test", "missing.run"], "'missing.run' is not a model folder, a run file or a ranker"),
         (["compare", "test", "broken.run"], "broken.run, line 1: expected 6 words"),
         (["compare", "test", "strange.run"], "strange.run: no document of this run is in the data"),

@@ -46,7 +46,9 @@ def test_rules_on_the_page(models: Path, browser: Browser, tmp_path: Path, secre
         str(tmp_path / "keys"),
     ]
     key = secrets["admin"]
-    with serving(tmp_path / "log", *options, "--drain", "0.1", "--deadline", "5000", env=one_thread()) as server:
+    with serving(
+        tmp_path / "log", *options, "--set", "drain_seconds=0.1", "--deadline", "5000", env=one_thread()
+    ) as server:
         choose(server, key, "iron man", "a movie with an id that is long enough to be wrapped", 9, 4)
         page = browser.new_page(viewport={"width": width, "height": 844})
         problems: list[str] = []

@@ -16,6 +16,9 @@ _FILES = ("cache", "titles", "texts")
 """A folder for copies of models from stores, which processes can share, by default a temporary one; and files with
 document titles and judged query texts for the web page, as ID<tab>TEXT lines."""
 SETTINGS = (
+    "log_shown",
+    "explore",
+    "drain_seconds",
     "max_novelty",
     "min_fidelity",
     "engine_seconds",
@@ -68,21 +71,6 @@ def serve(
             show_default="next to a SQLite file, or to the model",
         ),
     ] = None,
-    log_shown: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Keep the first N documents of each list as shown, so that clients send only clicks.",
-        ),
-    ] = 0,
-    explore: Annotated[
-        float,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of the lists that are ranked by a draw from what people may choose, so that evidence grows.",
-        ),
-    ] = 0.0,
     min_clients: Annotated[
         int,
         typer.Option(
@@ -119,7 +107,6 @@ def serve(
         typer.Option("--filter", metavar="JSON", help="Filter of the engine that every document must match."),
     ] = None,
     deadline: Annotated[float, typer.Option(metavar="MS", help="Maximum time for a ranking in milliseconds.")] = 50.0,
-    drain: Annotated[float, typer.Option(metavar="S", help="Seconds to keep answering after SIGTERM.")] = 5.0,
     open_to_all: Annotated[
         bool, typer.Option("--open", help="Allow requests from other machines without API keys.")
     ] = False,
@@ -148,13 +135,10 @@ def serve(
             fields=None if fields is None else tuple(fields),
             filter_clause=_parse_filter(filter_clause),
             open_to_all=open_to_all,
-            drain_seconds=drain,
             **files,
             settings=Settings(
                 deadline=deadline / 1000,
-                log_shown=log_shown,
                 min_clients=min_clients,
-                explore=explore,
                 **chosen,
             ),
         )

@@ -64,6 +64,8 @@ class Settings:
     """What people chose counts for a query and a document from this number of clients on that were shown it."""
     choice_days: int = 35
     """Days that the counts of choices are kept."""
+    drain_seconds: float = 5.0
+    """How long requests are answered after SIGTERM."""
     log_shown: int = 0
     """Documents of each list to keep as shown, so that clients need only send clicks; 0 keeps none."""
     remembered: int = 10

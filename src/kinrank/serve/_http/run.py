@@ -57,7 +57,6 @@ class Options:
     titles: str | None = None
     texts: str | None = None
     open_to_all: bool = False
-    drain_seconds: float = 5.0
     settings: Settings = field(default_factory=Settings)
 
     def check(self) -> None:
@@ -87,7 +86,7 @@ class Options:
                 raise ParameterError(f"{folder} does not exist: expected a folder written by kinrank train")
         if self.settings.explore and not any(map(_may_explore, self.models.values())):
             raise ParameterError(
-                "--explore draws from what people may choose, and no model takes that: train one with kinrank train, "
+                "explore draws from what people may choose, and no model takes that: train one with kinrank train, "
                 "on queries with texts and document ids"
             )
 
@@ -157,7 +156,7 @@ def build_app(options: Options) -> RequestMiddleware:
         keys=keys,
         searcher=searcher,
         local_only=options.keys is None and not options.open_to_all,
-        drain_seconds=options.drain_seconds,
+        drain_seconds=options.settings.drain_seconds,
         on_load=freeze_loaded,
         on_shutdown=close,
     )
