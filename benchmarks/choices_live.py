@@ -8,7 +8,7 @@ service is moved on, so that a day takes seconds; who searches on a day is one o
 
 - *engine*, *KinRanker*: their lists never change;
 - *choices*: the same, which learns from the clicks while it serves;
-- *exploring*: the same, with a tenth of the lists ranked by a draw from the posterior (``--explore``).
+- *exploring*: the same, with a tenth of the lists ranked by a draw from the posterior (``--set explore``).
 
 NDCG@10 of the lists that were shown, a mean over the searches of a week, where documents without a judgment are not
 relevant and the best list has all judged documents. Both learning services get the same searches and the same luck of
@@ -144,7 +144,7 @@ def run(searches: str) -> dict[str, object]:
             constant["KinRanker"] = fixed(traffic, [ask.search(traffic.text(query))["ids"] for query in range(TRAFFIC)])
         learned = {
             name: learning(work, index, traffic, searches, name, options)
-            for name, options in {"choices": [], "exploring": ["--explore", str(SHARE)]}.items()
+            for name, options in {"choices": [], "exploring": ["--set", f"explore={SHARE}"]}.items()
         }
     return summary(traffic, constant, learned)
 
@@ -233,7 +233,15 @@ def learning(
         database = work / f"{name}.db"
         for left in work.glob(f"{name}.db*"):
             left.unlink()
-        learns = ["--judgments", f"sqlite:///{database}", "--log-shown", str(TOP), "--set", "choice_days=80", *options]
+        learns = [
+            "--judgments",
+            f"sqlite:///{database}",
+            "--set",
+            f"log_shown={TOP}",
+            "--set",
+            "choice_days=80",
+            *options,
+        ]
         with service(work, index, "choices", learns) as ask:
             found = weeks_of(ask, traffic, work / "clock", name)
         np.savez(out, **found)

@@ -45,7 +45,7 @@ WRAPPED = {"LightGBM": "single(learner=lambdamart)", "KinRanker": "kin"}
 BINS = (0, 50, 100, 200, 500)
 
 
-def _week(number: int) -> pa.Scalar:
+def week(number: int) -> pa.Scalar:
     """Return when a week starts; the first is 0."""
     return pa.scalar(1_790_000_000 + 7 * 86_400 * number, pa.timestamp("s", tz="UTC"))
 
@@ -94,13 +94,13 @@ def simulated_month(queries: QuerySet, user: str, seed: int, model: str = "swaps
     """Return a month of clicks on judged queries, read with a model of examination; query texts are ids of queries."""
     plain = queries.replace(query_columns={})
     log = simulate_clicks(plain, queries.X[:, queries.feature_names.index(ENGINE)], n_lists=10, user=user, seed=seed)
-    early = log.filter(pc.less(log["time"], _week(3)))
+    early = log.filter(pc.less(log["time"], week(3)))
     table, evidence = judged_log(early, model)
-    before = judged_log(early.filter(pc.less(early["time"], _week(2))), model)[1]
-    third = judged_log(early.filter(pc.greater_equal(early["time"], _week(2))), model)[0]
+    before = judged_log(early.filter(pc.less(early["time"], week(2))), model)[1]
+    third = judged_log(early.filter(pc.greater_equal(early["time"], week(2))), model)[0]
     names = queries.qid.astype(str)
     places = {name: place for place, name in enumerate(names.tolist())}
-    firsts = log.filter(pc.and_(pc.greater_equal(log["time"], _week(3)), pc.equal(log["rank"], 1)))
+    firsts = log.filter(pc.and_(pc.greater_equal(log["time"], week(3)), pc.equal(log["rank"], 1)))
     assert queries.doc_id is not None
     keys = zip(names[queries.query_of_row].tolist(), queries.doc_id.astype(str).tolist(), strict=True)
     known = zip(table["qid"].to_pylist(), table["doc_id"].to_pylist(), strict=True)
@@ -109,8 +109,8 @@ def simulated_month(queries: QuerySet, user: str, seed: int, model: str = "swaps
         judged_by_clicks(queries, table),
         evidence,
         np.array([own.get(key, np.nan) for key in keys]),
-        _counted(early["query"], places),
-        _counted(firsts["query"], places),
+        counted(early["query"], places),
+        counted(firsts["query"], places),
         judged_by_clicks(with_evidence(queries, before), third),
     )
 
@@ -130,7 +130,8 @@ def with_evidence(queries: QuerySet, evidence: Evidence) -> QuerySet:
     return queries.replace(X=columns.astype(np.float32), feature_names=names)
 
 
-def _counted(texts: pa.ChunkedArray, places: dict[str, int]) -> np.ndarray:
+def counted(texts: pa.ChunkedArray, places: dict[str, int]) -> np.ndarray:
+    """Return how often each text is there."""
     numbers = np.zeros(len(places), dtype=np.int64)
     for row in pc.value_counts(texts).to_pylist():
         numbers[places[row["values"]]] = row["counts"]

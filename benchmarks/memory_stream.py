@@ -42,7 +42,7 @@ import numpy as np
 from benchmarks.common import log_progress
 from benchmarks.memory_collections import relevant, texts
 from kinrank import Memory
-from kinrank.memory.memory import VOTES, _given
+from kinrank.memory.memory import VOTES, given_document
 from kinrank.memory.questions import TextQuestions
 
 OPTIONS = {
@@ -376,7 +376,7 @@ def cost(known: int, asked: int = 300) -> dict[str, Any]:
                 question = memory._question(text, None)
                 for place, (document, _) in enumerate(each.hits[one][:3]):
                     vote = VOTES["chosen"] if place == number % 3 else (3, 0)
-                    memory._vote(question, memory._document(_given(document)), number, vote)
+                    memory._vote(question, memory._document(given_document(document)), number, vote)
         learned = time.perf_counter() - start
         log_progress(f"{len(memory):,} known questions in {learned:.0f} s")
         figures: dict[str, Any] = {"known": len(memory), "made s": round(learned, 1)}

@@ -198,7 +198,17 @@ def serving(place: Path, name: str, *options: str) -> Iterator[Server]:
     """Run ``kinrank serve``, with its defaults unless there are options, logging to a file."""
     code = "from kinrank.cli import main; main()"
     port = free_port()
-    command = [sys.executable, "-c", code, "serve", str(place / name), "--port", str(port), "--drain", "0.1"]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "serve",
+        str(place / name),
+        "--port",
+        str(port),
+        "--set",
+        "drain_seconds=0.1",
+    ]
     yield from started([*command, *options], port, place / "serve.log")
 
 

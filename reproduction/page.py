@@ -49,9 +49,9 @@ Generated worlds are built to have the effect: they show that a method works as 
 differences could be due to chance, so tables show a p-value where there is a test.
 
 About twenty descriptions of MSRD's queries had been measured on its test queries before the settings used here were
-chosen on its validation queries ([KNN](knn.md#gain-on-movie-search)). Its p-values are therefore optimistic. They are
-by movie, because queries about the same movie are not independent. Those of Wilcoxon's test (Zha et al.) are by
-query."""
+chosen on its validation queries ([KNN](project/knn.md#gain-on-movie-search)). Its p-values are therefore optimistic.
+They are by movie, because queries about the same movie are not independent. Those of Wilcoxon's test (Zha et al.) are
+by query."""
 
 _VERDICTS = ("reproduced", "partly", "not reproduced")
 

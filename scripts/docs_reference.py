@@ -43,6 +43,9 @@ BROWSED = {
     "Clicks": "kinrank.clicks",
     "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.features kinrank.engines.targets",
     "Scale": "kinrank.scale.training kinrank.parallel",
+    "Memory": "kinrank.memory.memory",
+    "Adapters": "kinrank.adapters.langchain kinrank.adapters.llama_index kinrank.adapters.haystack "
+    "kinrank.adapters.mcp",
     "PyTerrier": "kinrank.pyterrier",
     "Progress": "kinrank.progress",
     "Errors": "kinrank.errors",
@@ -78,7 +81,7 @@ def write_root_documents() -> None:
     """Copy the documents and point their links to the pages."""
     for source, page in PAGES.items():
         text = (ROOT / source).read_text().replace("](docs/", "](").replace("](examples/notebooks/", "](notebooks/")
-        text = text.replace(".ipynb)", ".md)")
+        text = text.replace(".ipynb)", ".md)").replace('"docs/figures/', '"figures/')
         for other, other_page in PAGES.items():
             text = text.replace(f"]({other}", f"]({other_page}")
         with mkdocs_gen_files.open(page, "w") as stream:
@@ -143,6 +146,5 @@ def write_reference() -> list[dict[str, str]]:
 
 write_root_documents()
 write_notebooks()
-next(part["Reference"] for part in mkdocs_gen_files.FilesEditor.current().config["nav"] if "Reference" in part).extend(
-    write_reference()
-)
+sections = (section for part in mkdocs_gen_files.FilesEditor.current().config["nav"] for section in part.items())
+next(pages for title, pages in sections if title.startswith("Reference")).extend(write_reference())

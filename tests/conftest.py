@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ COLLECTIONS = {
     "letor/OHSUMED-25": LETOR,
     "text/msrd": "https://github.com/metarank/msrd",
     "text/mwmbl": "https://github.com/mwmbl/mwmbl",
+    "real/metatool": "https://github.com/HowieHwong/MetaTool",
 }
 MISSING = pytest.StashKey[set[str]]()
 
@@ -70,7 +72,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)  # after the selection by -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests whose data are missing, start with the longest, and measure coverage in fast tests only."""
+    """Deselect tests whose data or extras are missing, start with the longest; measure coverage in fast tests only."""
+    items[:] = [item for item in items if all(find_spec(each.args[0]) for each in item.iter_markers("extra"))]
     # With the longest tests at the end, one process of pytest-xdist would wait for the other.
     items.sort(key=lambda item: item.path.parent.name not in ("study", "reproduction", "docs"))
     if config.pluginmanager.hasplugin("_cov"):

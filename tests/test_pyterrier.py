@@ -13,9 +13,9 @@ import pyterrier as pt
 import pytest
 
 from examples.movies.features import BM25, stems
-from kinrank import KinRanker, KnnRanker
+from kinrank import KinRanker, KnnRanker, Memory
 from kinrank.errors import DataError
-from kinrank.pyterrier import RankerArtifact, Rerank
+from kinrank.pyterrier import MemoryRerank, RankerArtifact, Rerank
 
 # PyTerrier calls pandas in ways that the newest pandas deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -106,3 +106,23 @@ def test_a_missing_stage_is_named(first_stage: Any) -> None:
         Rerank(KnnRanker()).fit(Retriever(DOCUMENTS).transform(TRAIN), QRELS)
     with pytest.raises(DataError, match="no results to learn from"):
         Rerank(KnnRanker()).fit(first_stage.transform(TRAIN)[:0], QRELS)
+
+
+def test_memory_learns_from_judgments() -> None:
+    rerank = MemoryRerank(Memory(":memory:"))
+    pipeline = Retriever(DOCUMENTS) >> rerank
+    first = pipeline.transform(TEST)
+    pd.testing.assert_frame_equal(
+        first[["qid", "docno", "rank"]].sort_values(["qid", "rank"], ignore_index=True),
+        Retriever(DOCUMENTS).transform(TEST)[["qid", "docno", "rank"]].sort_values(["qid", "rank"], ignore_index=True),
+    )
+    best = QRELS.assign(label=(QRELS["label"] == 6).astype(int))
+    pipeline.fit(TRAIN, best)
+    measured = pt.Experiment([Retriever(DOCUMENTS), pipeline], TEST, best, ["recip_rank"])["recip_rank"]
+    assert measured[1] > 0.9 > measured[0]
+    ranked = pipeline.transform(TEST)
+    top = ranked[ranked["rank"] == 0]
+    assert top["reason"].str.startswith("chosen for *").all()
+    assert rerank.transform(ranked[:0]).empty
+    with pytest.raises(DataError, match="no column 'query'"):
+        rerank.transform(ranked.drop(columns="query"))

@@ -7,6 +7,8 @@
     pipeline = bm25 >> features >> Rerank()
     pipeline.fit(train_topics, qrels)
     pt.Experiment([bm25, pipeline], test_topics, qrels, ["ndcg_cut_10"])
+
+`MemoryRerank` needs no features.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import DataError
+from kinrank.memory.memory import Document, Memory
 from kinrank.rankers.base import Ranker, load
 from kinrank.registry import import_extra
 
@@ -98,9 +101,7 @@ class Rerank(pt.Estimator):
         return artifact
 
     def _queries(self, results: pd.DataFrame, grades: list[float] | None) -> QuerySet:
-        for column in ("qid", "docno", "features"):
-            if column not in results.columns:
-                raise DataError(f"the results have no column {column!r} among {list(results.columns)}: add that stage")
+        _check_columns(results, "qid", "docno", "features")
         first = results.drop_duplicates("qid")
         columns: dict[str, Any] = {}
         if "query" in results.columns:
@@ -141,3 +142,79 @@ class RankerArtifact(pt.Artifact):
     def metadata(self) -> dict[str, str]:
         """Return what tells PyTerrier which class loads the folder."""
         return {"type": self.ARTIFACT_TYPE, "format": self.ARTIFACT_FORMAT, "package_hint": self.ARTIFACT_PACKAGE_HINT}
+
+
+class MemoryRerank(pt.Estimator):
+    """Ranks the documents of each query by what was chosen for similar queries.
+
+    The column ``reason`` has the reason for each place.
+
+    Queries and documents need the columns qid, query, docno and score; with the column text, a document that changes
+    starts anew.
+
+    Parameters
+    ----------
+    memory : Memory
+        The memory. Clicks can be taught with `Memory.learn`.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__()
+        self.memory = memory
+
+    def fit(
+        self,
+        topics_or_res_tr: pd.DataFrame,
+        qrels_tr: pd.DataFrame,
+        topics_or_res_va: pd.DataFrame | None = None,
+        qrels_va: pd.DataFrame | None = None,
+    ) -> Self:
+        """Learn from judged results: documents with a label above 0 are liked, those with another label disliked.
+
+        Parameters
+        ----------
+        topics_or_res_tr
+            Results with the columns qid, query and docno.
+        qrels_tr
+            Judgments with the columns qid, docno and label.
+        topics_or_res_va, qrels_va
+            Not used.
+        """
+        del topics_or_res_va, qrels_va
+        _check_columns(topics_or_res_tr, "qid", "query", "docno")
+        judged = {
+            (str(q), str(d)): grade for q, d, grade in qrels_tr[["qid", "docno", "label"]].itertuples(index=False)
+        }
+        for qid, results in topics_or_res_tr.groupby("qid", sort=False):
+            grades = [judged.get((str(qid), docno)) for docno in results["docno"].astype(str)]
+            documents = list(zip(_documents(results), grades, strict=True))
+            self.memory.learn(
+                results["query"].iloc[0],
+                liked=[document for document, grade in documents if grade is not None and grade > 0],
+                disliked=[document for document, grade in documents if grade is not None and grade <= 0],
+                user="qrels",
+            )
+        return self
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Return the results with new scores, ranks and reasons."""
+        _check_columns(inp, "qid", "query", "docno", "score")
+        score, reason = np.empty(len(inp)), np.empty(len(inp), dtype=object)
+        for rows in inp.groupby("qid", sort=False).indices.values():
+            results = inp.iloc[rows]
+            for hit in self.memory.rerank(results["query"].iloc[0], _documents(results), results["score"].to_list()):
+                score[rows[hit.place]], reason[rows[hit.place]] = hit.score, hit.reason
+        ranked: pd.DataFrame = pt.model.add_ranks(inp.assign(score=score, reason=reason))
+        return ranked
+
+
+def _documents(results: pd.DataFrame) -> list[Document]:
+    """Return ids, with texts if there are any."""
+    names = results["docno"].astype(str)
+    return [*zip(names, results["text"].astype(str), strict=True)] if "text" in results.columns else [*names]
+
+
+def _check_columns(results: pd.DataFrame, *columns: str) -> None:
+    for column in columns:
+        if column not in results.columns:
+            raise DataError(f"the results have no column {column!r} among {list(results.columns)}: add that stage")

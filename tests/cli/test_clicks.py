@@ -240,10 +240,10 @@ def test_a_table_is_compared_by_a_column(kinrank, tmp_path: Path, monkeypatch: p
         "rank": pa.array(np.tile([1, 2], 800)),
         "clicked": pa.array(np.column_stack([lists % 2, lists % 3 == 0]).ravel().astype(bool)),
         "variant": pa.array(np.repeat(np.array(["old", "new"])[lists % 2], 2)),
-        "revenue": pa.array(np.column_stack([lists % 2 * 9.5, 0 * lists]).ravel()),
+        "margin": pa.array(np.column_stack([lists % 2 * 9.5, 0 * lists]).ravel()),
     })  # fmt: skip
     pq.write_table(table, "log.parquet")
-    done = kinrank("clicks", "log.parquet", "--compare", "variant", "--columns", "session=visit")
+    done = kinrank("clicks", "log.parquet", "--compare", "variant", "--columns", "session=visit,value=margin")
     assert done.exit_code == 0, done.stderr
     lines = {line.split("  ")[0]: line.split() for line in done.stdout.splitlines()}
     assert lines["variant"][:3] == ["variant", "new", "old"]
@@ -251,5 +251,22 @@ def test_a_table_is_compared_by_a_column(kinrank, tmp_path: Path, monkeypatch: p
     assert "old is worse in clicks per search" in done.stderr
     with pytest.raises(FileFormatError, match="no column 'session'"):
         compare_arms(["log.parquet"], "variant")
+    with pytest.raises(FileFormatError, match="no column 'profit'"):
+        compare_arms(["log.parquet"], "variant", options=LogOptions(columns={"session": "visit", "value": "profit"}))
     with pytest.raises(DataError, match="'visit' must name two arms, got 800"):
         compare_arms(["log.parquet"], "visit", options=LogOptions(columns={"session": "visit"}))
+
+
+def test_unanswered_searches_are_listed_with_the_command_that_accepts_a_suggestion(kinrank, tmp_path: Path):
+    searches = [("iron man", "d1", 1), ("irnoman", "", 0), ("heat", "d5", 1)]
+    rows = [f"{query},{query}{n},{document},1,{clicked}" for n in range(5) for query, document, clicked in searches]
+    (tmp_path / "log.csv").write_text("query,session,document,rank,clicked\n" + "\n".join(rows))
+    done = kinrank("clicks", tmp_path / "log.csv", "--unanswered")
+    assert done.exit_code == 0, done.stderr
+    assert "kinrank admin rules ADDRESS --query irnoman --redirect 'iron man'" in done.stdout
+    added = kinrank("admin", "rules", f"sqlite:///{tmp_path}/j.db", "--query", "irnoman", "--redirect", "iron man")
+    assert "rule 1 searches 'iron man' for 'irnoman'" in added.stderr
+    (tmp_path / "log.csv").write_text("query,session,document,rank,clicked\nheat,1,d1,1,1\n,2,d1,1,0\n")
+    done = kinrank("clicks", tmp_path / "log.csv", "--unanswered")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "no query lacks results or clicks" in done.stderr

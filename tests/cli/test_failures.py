@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import warnings
@@ -79,7 +80,6 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         (["rank", "single", "test"], "has changed since it was written (SHA-256 differs)"),
         (["rank", "knn", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
         (["rank", "knn", "nameless"], "these queries have no document ids"),
-        (["rank", "knn", "test", "--tag", "two words"], "remove whitespace from ids and tags"),
         (["compare", "test", "missing.run"], "'missing.run' is not a model folder, a run file or a ranker"),
         (["compare", "test", "broken.run"], "broken.run, line 1: expected 6 words"),
         (["compare", "test", "strange.run"], "strange.run: no document of this run is in the data"),
@@ -214,3 +214,12 @@ def test_warnings_go_to_stderr():
         done = run_command(command)
         assert warnings.showwarning is before
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "warning: few queries [3] left\n")
+
+
+@pytest.mark.parametrize("command", [["serve", "single"], ["demo", "--no-browser"]])
+def test_a_port_in_use_is_one_line_before_anything_is_loaded(kinrank, broken: Path, command: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = kinrank(*command, "--port", str(taken.getsockname()[1]))
+    assert result.exit_code != 0
+    assert "Address already in use): choose another with --port" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

@@ -128,13 +128,13 @@ def test_damaged_model_is_replaced(kinrank, workdir: Path):
 
 @pytest.mark.parametrize("data", ["test", "test.txt"])
 def test_rank_prints_a_run_of_the_predicted_scores(kinrank, camps: QuerySet, workdir: Path, data: str):
-    done = kinrank("rank", "knn", data, "--tag", "mine")
+    done = kinrank("rank", "knn", data)
     assert done.exit_code == 0, done.stderr
     assert done.stderr == ""
     Path("printed.run").write_text(done.stdout)
     run = read_run("printed.run")
-    expected = run_from_scores(camps[40:], library.load("knn").predict(camps[40:]), "mine")
-    assert run.tag == "mine"
+    expected = run_from_scores(camps[40:], library.load("knn").predict(camps[40:]), "knn")
+    assert run.tag == "knn"
     for part in ("qid", "doc_id", "rank"):
         np.testing.assert_array_equal(getattr(run, part), getattr(expected, part))
     np.testing.assert_allclose(run.score, expected.score, atol=1e-9)

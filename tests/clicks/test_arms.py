@@ -29,7 +29,7 @@ def sessions(rng: np.random.Generator, count: int, gain: float = 0.0) -> dict[st
         "clicked": clicked,
         "first": first,
         "conversions": rng.binomial(clicked, 0.1),
-        "revenue": np.zeros(count),
+        "value": np.zeros(count),
     }
 
 

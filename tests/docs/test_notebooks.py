@@ -10,8 +10,11 @@ from tests.docs.notebooks import check_notebook, titles_of
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))
 
 
+NEED = {"3-tool-router.ipynb": pytest.mark.data("real/metatool")}
+
+
 def test_there_are_notebooks():
-    assert len(NOTEBOOKS) == 2
+    assert len(NOTEBOOKS) == 3
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=[file.name for file in NOTEBOOKS])
@@ -23,7 +26,10 @@ def test_notebook_has_pictures_with_titles(file: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", NOTEBOOKS, ids=[file.name for file in NOTEBOOKS])
-def test_notebook_prints_what_it_shows(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, marks=NEED.get(file.name, ()), id=file.name) for file in NOTEBOOKS]
+)
+def test_notebook_prints_what_it_shows(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_dir: Path):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KINRANK_DATA", str(data_dir))
     check_notebook(file)

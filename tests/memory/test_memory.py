@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -359,3 +360,42 @@ def test_errors(memory: Memory, tmp_path: Path):
         database.execute("UPDATE setting SET value = '99' WHERE name = 'format'")
     with pytest.raises(NewerFormatError, match="written by a newer kinrank"):
         Memory(tmp_path / "newer.db")
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def test_hits_become_queries_with_votes_as_grades(memory: Memory):
+    for user in range(3):
+        memory.learn(QUESTION, DOCUMENTS, ["account"], user=user)
+    old, new = ("hours", "Nine to five."), ("hours", "Ten to four.")
+    memory.learn(QUESTION, [old], liked=[old], user=1)
+    queries = memory.to_queries(
+        {QUESTION: (DOCUMENTS, [3.0, 1.0, 2.0, 1.0]), "nothing found": ([], None), OTHER: ([7, "account"], None)}
+    )
+    assert queries.query_columns["text"].tolist() == [QUESTION, OTHER]
+    assert queries.doc_id is not None
+    assert queries.doc_id.tolist() == [*map(str, DOCUMENTS), "7", "account"]
+    grades = dict(zip(queries.doc_id.tolist()[:4], queries.grades.tolist()[:4], strict=True))
+    assert grades == {"billing": 0, "login": 0, "account": 3, "hours": 3}
+    assert queries.grades.tolist()[4:] == [0, 0]  # of another question
+    assert queries.feature_names == ("rank", "score")
+    np.testing.assert_allclose(queries.X[:4, 1], [1.0, 0.0, 0.5, 0.0])
+    assert memory.to_queries({QUESTION: ([old], None)}).grades.tolist() == [3]
+    assert memory.to_queries({QUESTION: ([new], None)}).grades.tolist() == [0]
+
+
+def test_training_refuses_too_few_questions(memory: Memory):
+    class Never:
+        def fit(self, X: Any, /) -> None:
+            raise AssertionError("fitted")
+
+    with pytest.raises(DataError, match=r"training takes 200 questions .* got 0 of 0: use rerank"):
+        memory.train(Never(), lambda _: (DOCUMENTS, None))
+    teach(memory)
+    with pytest.raises(DataError, match="got 1 of 1"):
+        memory.train(Never(), lambda _: (DOCUMENTS, None))
+    with pytest.raises(DataError, match="got 0 of 1"):  # the retriever does not find what was chosen
+        memory.train(Never(), lambda _: (["billing"], None))
+    with pytest.raises(DataError, match="got 0 of 1"):
+        memory.train(Never(), lambda _: ([], None))

@@ -17,11 +17,11 @@ from benchmarks.memory_stream import (
     ndcg,
     play,
 )
+from kinrank import KinRanker
 
 
-@pytest.fixture
-def shop() -> Stream:
-    """Questions on six things in forty ways each; the text that is right has none of their words but "help"."""
+def make_shop(n_questions: int) -> Stream:
+    """Return questions on six things in many ways; the text that is right has none of their words but "help"."""
     things = [
         "reset password",
         "delete account",
@@ -32,12 +32,17 @@ def shop() -> Stream:
     ]
     texts = {f"right {thing}": f"help number {place}" for place, thing in enumerate(things)}
     texts |= {f"wrong {thing}": f"all about {thing}" for thing in things}
-    order = np.random.default_rng(0).permutation(240).tolist()
+    order = np.random.default_rng(0).permutation(n_questions).tolist()
     asked = [(f"help me {things[number % 6]} {number}", things[number % 6]) for number in order]
     index = Index(texts)
     questions = [text for text, _ in asked]
     grades = [{f"right {thing}": 1.0} for _, thing in asked]
     return Stream(texts, questions, grades, [index.search(text) for text in questions])
+
+
+@pytest.fixture
+def shop() -> Stream:
+    return make_shop(240)
 
 
 def test_memory_learns_what_the_retriever_never_does(shop: Stream):
@@ -86,3 +91,28 @@ def test_a_liar_is_one_person(shop: Stream):
     honest = np.mean(play(shop, Remembered(shop), wrong=0.0).first[120:])
     assert np.mean(play(shop, Remembered(shop), wrong=0.0, liar=True).first[120:]) > honest - 0.2
     assert np.mean(play(shop, Retriever(shop), wrong=0.0, liar=True).first) == 0.0
+
+
+@pytest.mark.slow
+def test_a_trained_ranker_is_level_with_rerank_on_later_questions():
+    shop, n_known = make_shop(600), 500
+    hits = dict(zip(shop.questions, shop.hits, strict=True))
+
+    def retrieve(question: str) -> tuple[list[tuple[str, str]], list[float]]:
+        return [(name, shop.texts[name]) for name, _ in hits[question]], [score for _, score in hits[question]]
+
+    system = Remembered(shop)
+    known = Stream(shop.texts, shop.questions[:n_known], shop.grades[:n_known], shop.hits[:n_known])
+    play(known, system, wrong=0.2)
+    ranker = system.memory.train(KinRanker(n_repeats=1, local=False), retrieve)
+    right: dict[str, list[bool]] = {"retriever": [], "memory": [], "trained": []}
+    for question, grades in zip(shop.questions[n_known:], shop.grades[n_known:], strict=True):
+        found = [name for name, _ in hits[question]]
+        scores = ranker.predict(system.memory.to_queries({question: retrieve(question)}))
+        right["retriever"].append(found[0] in grades)
+        right["memory"].append(system.memory.rerank(question, *retrieve(question))[0].id in grades)
+        right["trained"].append(found[int(np.argmax(scores))] in grades)
+    first = {name: np.mean(each) for name, each in right.items()}
+    assert first["retriever"] == 0.0
+    assert first["memory"] > 0.6
+    assert first["trained"] >= first["memory"] - 0.02

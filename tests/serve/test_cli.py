@@ -36,8 +36,8 @@ def test_key_prints_the_key_once(tmp_path: Path):
         (["../x={model}"], "a model name consists of"),
         (["{model}", "--deadline", "0"], "deadline must be positive"),
         (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is not an engine address"),
-        (["{model}", "--explore", "1.5"], "explore must be a share from 0 to 1"),
-        (["{model}", "--explore", "0.1"], "no model takes that"),
+        (["{model}", "--set", "explore=1.5"], "explore must be a share from 0 to 1"),
+        (["{model}", "--set", "explore=0.1"], "no model takes that"),
         (["{model}", "--set", "api_key"], "write it as name=value"),
         (
             ["{model}", "--set", "max_noveltie=2"],
@@ -93,9 +93,9 @@ def test_rules_are_added_previewed_and_removed(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--query", "iron man"], "with one of --pin, --hide and --boost"),
-        (["--pin", "d4"], "with one of --pin, --hide and --boost"),
-        (["--query", "iron man", "--pin", "d4", "--hide", "d5"], "with one of --pin, --hide and --boost"),
+        (["--query", "iron man"], "with one of --pin, --hide, --boost and --redirect"),
+        (["--pin", "d4"], "with one of --pin, --hide, --boost and --redirect"),
+        (["--query", "iron man", "--pin", "d4", "--hide", "d5"], "with one of --pin, --hide, --boost and --redirect"),
         (["--preview"], "--preview needs --query"),
         (["--query", "iron man", "--boost", "d4"], "a boost needs places"),
         (["--query", "iron man", "--hide", "d4", "--days", "0"], "more than 0 and up to 3650 days, got 0"),

@@ -170,7 +170,7 @@ def test_the_collectors_of_ubi_are_understood(tmp_path, replica, keys):
     for body, expected in (
         ([FIRST], (0, 0, {"unknown list (counts if its query comes in within 2 days)": 1})),
         (SECOND, (0, 0, {"unknown list (counts if its query comes in within 2 days)": 1})),
-        ([QUERY], (0, 0, {"no documents": 1})),  # the list is known from --log-shown
+        ([QUERY], (0, 0, {"no documents": 1})),  # the list is known from log_shown
         ([QUERY | {"query_response_hit_ids": ["a", "b", "c"]}], (1, 0, {}, 1)),  # one that this service has not ranked
         ([FIRST | {"action_name": "impression"}], (0, 0, {"action does not count": 1})),
         ([FIRST | {"event_attributes": {"object": {"object_id": None}}}], (0, 0, {"no document": 1})),

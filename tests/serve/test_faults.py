@@ -23,7 +23,7 @@ from tests.serve.servers import Load, Server, one_thread, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
-PATIENT = ("--deadline", "5000", "--drain", "0.3")
+PATIENT = ("--deadline", "5000", "--set", "drain_seconds=0.3")
 
 
 def check(load: Load, statuses: set[int] | None = None) -> None:
@@ -135,7 +135,7 @@ def test_killed_process_leaves_the_others_serving(two_workers: Server, query: st
 
 
 def test_drain_loses_no_request(place: Path):
-    args = [str(place / "model"), "--deadline", "5000", "--drain", "2"]
+    args = [str(place / "model"), "--deadline", "5000", "--set", "drain_seconds=2"]
     with (
         serving(place / "a", *args, env=one_thread()) as first,
         serving(place / "b", *args, env=one_thread()) as second,

@@ -140,7 +140,16 @@ def check_learned_after_restart(models: Path, judgments: str) -> None:
 def test_generated_requests_get_a_documented_status(models: Path, tmp_path: Path):
     keys = {role: add_key(tmp_path / "keys", role.value, role) for role in Role}
     args = [f"knn={models / 'knn'}", f"single={models / 'single'}", "--keys", str(tmp_path / "keys")]
-    args += ["--judgments", sqlite_address(tmp_path), "--deadline", "5000", "--set", "in_flight=1000", "--drain", "0.1"]
+    args += [
+        "--judgments",
+        sqlite_address(tmp_path),
+        "--deadline",
+        "5000",
+        "--set",
+        "in_flight=1000",
+        "--set",
+        "drain_seconds=0.1",
+    ]
     with serving(tmp_path / "log", *args, env=one_thread()) as server:
         with ThreadPoolExecutor(2) as pool:  # generating takes most of the time, on one core each
             started = [

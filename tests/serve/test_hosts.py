@@ -43,11 +43,13 @@ def status(server: Server, host: str) -> int:
 
 
 def test_service_without_keys_takes_only_requests_to_this_machine(models: Path, tmp_path: Path):
-    with serving(tmp_path / "log", str(models / "knn"), "--drain", "0.1", env=one_thread()) as server:
+    with serving(tmp_path / "log", str(models / "knn"), "--set", "drain_seconds=0.1", env=one_thread()) as server:
         assert [status(server, host) for host in (f"localhost:{server.port}", "127.0.0.1", "evil.example")] == [
             200,
             200,
             421,
         ]
-    with serving(tmp_path / "log", str(models / "knn"), "--drain", "0.1", "--open", env=one_thread()) as server:
+    with serving(
+        tmp_path / "log", str(models / "knn"), "--set", "drain_seconds=0.1", "--open", env=one_thread()
+    ) as server:
         assert status(server, "search.example") == 200

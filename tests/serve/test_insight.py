@@ -105,7 +105,7 @@ def test_search_explains_every_move(make_client: Callable[..., Client]):
 def test_page_without_an_engine(models: Path, browser: Browser, tmp_path: Path):
     """Replay an example, rank pasted candidates, read the model card and the metrics, and send a request from /docs."""
     messages: list[str] = []
-    options = [str(models / "knn"), "--deadline", "5000", "--drain", "0.1"]
+    options = [str(models / "knn"), "--deadline", "5000", "--set", "drain_seconds=0.1"]
     with serving(tmp_path / "log", *options, env=one_thread()) as server:
         tab = browser.new_page(viewport={"width": 390, "height": 844})
         tab.on("console", lambda message: messages.append(message.text))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from kinrank import KinRanker, QuerySet
+from kinrank.data.hashes import query_keys
 from kinrank.errors import DataError
 from kinrank.serve._live_rules import LiveRules
-from kinrank.serve._rules import Action, Rule, RuleBook
+from kinrank.serve._rules import Action, Effect, Rule, RuleBook, RuleStore, effects_of
+from kinrank.serve.database import open_database
+from kinrank.serve.events.counting import UNIT
 from kinrank.serve.messages import Ranking
 from tests.processes import wait_until
 from tests.serve.asgi import Client
@@ -133,8 +139,10 @@ def test_a_place_takes_one_pin(address: str, make_client: Callable[..., Client],
     assert client.post("/v1/rules", pin).json["rule"] == 1
     refused = client.post("/v1/rules", {**pin, "query": "Iron  Man", "document": "b"})
     assert (refused.status, refused.code) == (422, "invalid")
-    message = "place 1 of 'Iron  Man' is taken: rule 1 pins 'a' there; remove it first, or pin to another place"
-    assert refused.json["error"]["message"] == message
+    assert refused.json["error"]["message"] == (
+        "place 1 of 'Iron  Man' is taken: rule 1 pins 'a' to place 1 for 'iron man'; remove it first, or pin to "
+        "another place"
+    )
     for allowed in (
         {"document": "b", "places": 2},
         {"query": "heat", "document": "b"},
@@ -185,6 +193,17 @@ def test_preview_shows_known_queries_and_their_share(
     assert [each["query"] for each in preview(also_similar=False)["queries"]] == ["iron man"]
 
 
+def test_preview_knows_the_judged_queries_of_a_model_around_another(
+    models: Path, camps: QuerySet, make_client: Callable[..., Client], secrets: dict[str, str]
+):
+    texts = np.array(["iron man", "Ironman", *(f"judged {number}" for number in range(len(camps) - 2))])
+    quick = KinRanker(base="single(learner=lambdamart)", memory=False, local=False, n_members=2, n_repeats=1)
+    quick.fit(camps.replace(query_columns={"text": texts})).save(models / "single")
+    client = make_client(keys=True, key=secrets["admin"])
+    found = client.post("/v1/rules/preview", {"query": "man, iron", "also_similar": True}).json
+    assert (found["known"], [each["query"] for each in found["queries"]]) == (60, ["iron man"])
+
+
 def test_rules_of_a_restored_copy_are_followed(address: str, request: pytest.FixtureRequest):
     database = DATABASES[request.node.callspec.params["address"]]
     rules = LiveRules(address)
@@ -221,7 +240,9 @@ def test_a_pin_of_a_document_that_does_not_exist_is_refused(
     assert "the engine has no document 'd7'" in refused.json["error"]["message"]
     assert client.post("/v1/rules", {**pin, "document": "d1"}).status == 200
     taken = client.post("/v1/rules", {**pin, "document": "d0"})
-    assert "place 1 of 'iron man' is taken: rule 1 pins 'd1' there" in taken.json["error"]["message"]
+    assert (
+        "place 1 of 'iron man' is taken: rule 1 pins 'd1' to place 1 for 'iron man'" in taken.json["error"]["message"]
+    )
     engine.running = False
     assert client.post("/v1/rules", {**pin, "query": "toy story"}).status == 200  # nobody knows
 
@@ -235,3 +256,79 @@ def test_a_rule_that_ended_is_said_to_have_ended(
     ended = client.send("DELETE", "/v1/rules?rule=1", b"")
     assert ended.code == "unknown-rule"
     assert "rule 1 hides 'a' for 'iron man' expired on 20" in ended.json["error"]["message"]
+
+
+def test_two_wide_pins_of_similar_queries_do_not_claim_one_place(address: str):
+    rules = LiveRules(address)
+    first = rules.add(rule("pin", "a", query="iron man", also_similar=True))
+    with pytest.raises(DataError, match=r"'Ironman' is taken: rule 1 pins 'a' .* for queries like 'iron man'"):
+        rules.add(rule("pin", "b", query="Ironman", also_similar=True))
+    rules.add(rule("pin", "a", query="man iron", also_similar=True))  # the same document
+    rules.add(rule("pin", "b", 2, query="Ironman", also_similar=True))
+    rules.add(rule("pin", "b", query="iron man 2", also_similar=True))  # not like it
+    rules.add(rule("pin", "b", query="ironman"))  # of this very query: an exception
+    rules.remove(first.number, "anna")
+    rules.close()
+
+
+def test_a_redirect_searches_another_query(address: str, make_client: Callable[..., Client], secrets: dict[str, str]):
+    client = make_client(keys=True, judgments=address, engine=InMemoryEngine([0.1, 0.9]), key=secrets["editor"])
+    assert client.post("/v1/search", {"query": "upp"}).json["ids"] == []
+    redirect = {"query": "upp", "action": "redirect", "document": "up", "also_similar": True}
+    assert client.post("/v1/rules", redirect).json["words"] == "rule 1 searches 'up' for queries like 'upp'"
+    wait_until(lambda: client.post("/v1/search", {"query": "upp"}).json["ids"] == ["d1", "d0"], 5.0)
+    found = client.post("/v1/search", {"query": "U pp"}).json
+    assert (found["ids"], found["rules"]) == (["d1", "d0"], ["rule 1 searches 'up' for queries like 'upp'"])
+    # No chain, and so no loop: what is searched instead is searched as it is.
+    client.post("/v1/rules", {"query": "up", "action": "redirect", "document": "upp"})
+    wait_until(lambda: client.post("/v1/search", {"query": "up"}).json["ids"] == [], 5.0)
+    assert client.post("/v1/search", {"query": "upp"}).json["ids"] == ["d1", "d0"]
+    assert client.post("/v1/rank", {**UP, "text": "upp"}).json["rules"] is None
+    for wrong in ({"document": "down"}, {"document": " UPP"}, {"places": 1}, {"query": "u p p", "document": "down"}):
+        assert client.post("/v1/rules", {**redirect, **wrong}).status == 422
+    again = client.post("/v1/rules", redirect).json
+    assert [each["rule"] for each in client.get("/v1/rules").json["rules"]] == [2, again["rule"]]
+
+
+def test_effects_count_the_week_before_a_rule_and_the_last_week(address: str):
+    database = open_database(address)
+    store, day = RuleStore(database, now=lambda: 100.5 * 86_400), 86_400
+    pinned = store.add(replace(rule("pin", "a"), created=92.5 * day, expires=200.0 * day))
+    redirect = store.add(replace(rule("redirect", "heat", query="haet"), created=99.0 * day, expires=200.0 * day))
+    unknown = store.add(replace(rule("pin", "few", 2), created=99.0 * day, expires=200.0 * day))
+    key, other = query_keys(np.array(["iron man", "haet"])).view(np.int64).tolist()
+    days = {84: 7, 85: 1, 91: 2, 92: 100, 94: 4, 100: 8}
+    with database.writing() as execute:
+        for query in (key, other):
+            for at, looks in days.items():
+                cells = {"a": [looks * UNIT, UNIT], "b": [UNIT, 0], "few": [50 * UNIT, 0]}
+                row = ("m", query, at, 1.0, json.dumps(cells), 1)
+                execute("INSERT INTO kinrank_counts VALUES (?, ?, ?, ?, ?, ?)", row)
+            row = ("m", query, "[{}, {}]", 3, json.dumps({"a": 2, "b": 1}), 80)
+            execute("INSERT INTO kinrank_people VALUES (?, ?, ?, ?, ?, ?)", row)
+    found = effects_of(database, store.rules(), 100.5 * day)
+    assert found[pinned.number] == Effect(3.0, 2.0, 12.0, 2.0)
+    assert found[redirect.number] == Effect(106.0, 2.0, 9.0, 1.0)
+    assert found[unknown.number].words == ""  # too few people were shown it
+    database.close()
+
+
+def test_rules_are_listed_with_what_they_changed(
+    address: str, make_client: Callable[..., Client], secrets: dict[str, str]
+):
+    client = make_client(keys=True, judgments=address, key=secrets["admin"])
+    client.post("/v1/rules", {"query": "iron man", "action": "pin", "document": "a"})
+    assert "effect" not in client.get("/v1/rules").json["rules"][0]
+    lists = [
+        {"query_id": f"q{n}", "user_query": "iron man", "client_id": f"c{n}", "query_response_hit_ids": ["a"]}
+        for n in range(4)
+    ]
+    clicks = [
+        {"query_id": f"q{n}", "client_id": f"c{n}", "action_name": "click",
+         "event_attributes": {"object": {"object_id": "a"}}}
+        for n in range(3)
+    ]  # fmt: skip
+    client.post("/v1/events", {"queries": lists, "events": clicks})
+    words = "in the week before not looked at, in the last week chosen 3 times in 4 looks"
+    wait_until(lambda: client.get("/v1/rules?effects=true").json["rules"][0].get("effect") == words, 5.0)
+    assert client.get("/v1/rules?effects=yes").status == 422

@@ -91,7 +91,13 @@ def test_unit_serves_on_the_socket_of_systemd_until_a_second_sigterm(models: Pat
     listen = [systemd("systemd-socket-activate"), f"--listen=127.0.0.1:{port}"]
     listen += [f"--setenv={name}" for name in ("PYTHONPATH", "PATH", "OMP_NUM_THREADS") if name in os.environ]
     assert program == "/opt/kinrank/bin/kinrank"
-    command = [*listen, *kinrank, *(here.get(each, each) for each in args), "--drain=60", "--deadline=60000"]
+    command = [
+        *listen,
+        *kinrank,
+        *(here.get(each, each) for each in args),
+        "--set=drain_seconds=60",
+        "--deadline=60000",
+    ]
     with running(command, log) as process:
         wait_until(lambda: status(port, "GET", "/readyz")[0] == 200)
         code, body = status(port, "POST", "/v1/rank", UP, key)

@@ -80,7 +80,7 @@ def test_large_bodies_do_not_exhaust_memory(models: Path, tmp_path: Path):
             finally:
                 connection.close()
 
-    with serving(tmp_path / "log", str(models / "knn"), "--drain", "0.1", env=one_thread()) as server:
+    with serving(tmp_path / "log", str(models / "knn"), "--set", "drain_seconds=0.1", env=one_thread()) as server:
         idle = memory_mb("VmHWM", server.process.pid)
         threads = [threading.Thread(target=attack, args=(server.port,)) for _ in range(60)]
         for thread in threads:

@@ -151,6 +151,14 @@ def test_traffic_weights_the_mean(queries: QuerySet, cells: dict[str, np.ndarray
     found = study.answer(rungs).choices
     values = rungs["choices"].per_query(NDCG @ 10)
     assert found.parts[-1].mean == pytest.approx(np.average(values, weights=evidence.traffic(queries)))
+    assert found.today is None
+    engine = study.enter_engine(queries.feature_names[1])
+    over = study.answer({"engine": engine, **rungs}).choices
+    assert over.today.without == pytest.approx(
+        np.average(engine.per_query(NDCG @ 10), weights=evidence.traffic(queries))
+    )
+    assert over.today.mean == found.parts[-1].mean
+    assert f"There the engine has {over.today.without:.4f} and choices around knn" in over.text
     late = cells["day"] >= BORDER
     own = cells["query"] == queries.query_columns["text"][3]
     assert evidence.traffic(queries)[3] == cells["looks"][late & own].sum()

@@ -204,6 +204,9 @@ def rules(
     pin: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to put at a place.")] = None,
     hide: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to leave out.")] = None,
     boost: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to move by some places.")] = None,
+    redirect: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Query to search instead of --query, as for a misspelling.")
+    ] = None,
     places: Annotated[
         int | None,
         typer.Option(metavar="N", help="Place of a pin (by default 1), or places that a boost moves up; down if < 0."),
@@ -220,16 +223,18 @@ def rules(
     history: Annotated[bool, typer.Option("--history", help="List also rules that ended.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pin, hide and boost documents for a query, and list such rules."""
+    """Pin, hide and boost documents for a query, search another query instead, and list such rules."""
     from kinrank.serve._audit import ACTOR
     from kinrank.serve._rules import Action, Rule, RuleStore
     from kinrank.serve._rules import preview as preview_of
     from kinrank.serve.database import open_database
 
-    given = {Action.PIN: pin, Action.HIDE: hide, Action.BOOST: boost}
+    given = {Action.PIN: pin, Action.HIDE: hide, Action.BOOST: boost, Action.REDIRECT: redirect}
     wanted = [(action, document) for action, document in given.items() if document is not None]
     if len(wanted) > 1 or (wanted and query is None) or (query is not None and not (wanted or preview)):
-        raise ParameterError("a rule is --query TEXT with one of --pin, --hide and --boost; or pass --preview")
+        raise ParameterError(
+            "a rule is --query TEXT with one of --pin, --hide, --boost and --redirect; or pass --preview"
+        )
     if preview and query is None:
         raise ParameterError("--preview needs --query TEXT")
     if preview or not wanted:

@@ -88,6 +88,13 @@ def clicks(
             "that names them. You may look as often as you like.",
         ),
     ] = None,
+    unanswered: Annotated[
+        bool,
+        typer.Option(
+            "--unanswered",
+            help="List the searches without results or clicks instead, and the query that they may have meant.",
+        ),
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -100,11 +107,18 @@ def clicks(
     ] = None,
 ) -> None:
     """Make judgments from a click log, or decide between two interleaved models or two arms of an A/B test."""
+    from kinrank.clicks.read import LogOptions, open_clicks
+
     if interleaved:
         print_contest(log)
         return
     if arms is not None:
-        print_arms(log, arms, _pairs("columns", columns), _pairs("actions", actions))
+        print_arms(log, arms, _pairs("columns", columns), _values(actions))
+        return
+    chosen: dict[str, Any] = {"columns": _pairs("columns", columns), "actions": _values(actions)}
+    options = LogOptions(**chosen | parse_settings(LogOptions, settings or []))
+    if unanswered:
+        print_unanswered(log, options)
         return
     from kinrank.clicks.choices import evidence_before_logs, examination_for
     from kinrank.clicks.judgments import (
@@ -114,18 +128,12 @@ def clicks(
         judgment_table,
         write_judgments,
     )
-    from kinrank.clicks.read import LogOptions, open_clicks
 
     target = out or evidence
     if target is None:
         raise ParameterError("nothing to write: pass --out FILE for judgments, --evidence DIR for evidence, or both")
     if human_looks and (human is None or evidence is None):
         raise ParameterError("--human-looks needs --human FILE and --evidence DIR")
-    chosen: dict[str, Any] = {
-        "columns": _pairs("columns", columns),
-        "actions": {name: _number("actions", value) for name, value in _pairs("actions", actions).items()},
-    }
-    options = LogOptions(**chosen | parse_settings(LogOptions, settings or []))
     if workers is not None or ray is not None:
         if evidence is None or out or quality or human:
             raise ParameterError("--workers and --ray are for --evidence alone: leave out --out, --quality and --human")
@@ -265,6 +273,10 @@ def _pairs(option: str, text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in parts}
 
 
+def _values(actions: str) -> dict[str, float]:
+    return {name: _number("actions", value) for name, value in _pairs("actions", actions).items()}
+
+
 def _number(option: str, text: str) -> float:
     try:
         return float(text)
@@ -319,16 +331,15 @@ def print_contest(events: list[str]) -> None:
     console.info(contest.verdict)
 
 
-def print_arms(log: list[str], column: str, columns: dict[str, str], actions: dict[str, str]) -> None:
+def print_arms(log: list[str], column: str, columns: dict[str, str], actions: dict[str, float]) -> None:
     """Print what people did in the two arms of an A/B test."""
     from rich.table import Table
 
     from kinrank.clicks.arms import compare_arms
     from kinrank.clicks.read import LogOptions
 
-    values = {name: _number("actions", value) for name, value in actions.items()}
     with console.progress("reading"):
-        found = compare_arms(log, column, actions=values, options=LogOptions(columns=columns))
+        found = compare_arms(log, column, actions=actions, options=LogOptions(columns=columns))
     table = Table(column, found.first, found.second, "difference", "always-valid interval", box=None, pad_edge=False)
     for what, pair in (("sessions", found.sessions), ("searches", found.searches)):
         table.add_row(what, *(f"{count:,}" for count in pair))
@@ -337,3 +348,26 @@ def print_arms(log: list[str], column: str, columns: dict[str, str], actions: di
         table.add_row(value.name, f"{value.first:.4f}", f"{value.second:.4f}", f"{value.difference:+.4f}", interval)
     console.print_result(table)
     console.info(found.verdict)
+
+
+def print_unanswered(log: list[str], options: LogOptions) -> None:
+    """Print the searches without results or clicks, and how to search what they may have meant."""
+    from rich.table import Table
+
+    from kinrank.clicks.unanswered import unanswered_queries
+
+    with console.progress("reading"):
+        found = unanswered_queries(log, options)
+    if not found:
+        console.info("no query lacks results or clicks")
+        return
+    table = Table("query", "searches", "without results", "may mean", "chosen there", box=None, pad_edge=False)
+    for number in (1, 2):
+        table.columns[number].justify = "right"
+    for each in found:
+        table.add_row(each.query, f"{each.searches:,}", f"{each.empty:,}", each.kin or "", ", ".join(each.documents))
+    console.print_result(table)
+    if rules := [each.rule for each in found if each.rule is not None]:
+        console.print_result("\nTo search what they may mean (ADDRESS: the judgments of your service):")
+        for rule in rules:
+            console.print_result(f"  kinrank admin rules ADDRESS {rule}")

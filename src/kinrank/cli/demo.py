@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kinrank.cli import console
+from kinrank.cli.options import check_port
 from kinrank.registry import import_extra
 
 
@@ -24,6 +25,7 @@ def demo(
         _write(write)
         return
     uvicorn = import_extra("uvicorn", "demo")
+    check_port("127.0.0.1", port)
     with console.progress("loading movies and models"):
         from kinrank.demo.demo import Demo
         from kinrank.demo.http.app import create_app

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import socket
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from enum import StrEnum
@@ -143,3 +144,16 @@ AsJson = Annotated[bool, typer.Option("--json/--no-json", help="Print JSON.")]
 
 EXAMPLES = 20
 """Number of training queries saved in a model folder for the self-test of the service."""
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise if nothing can listen there, before what takes long."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise ParameterError(
+                f"cannot listen on {host}, port {port} ({error.strerror}): choose another with --port"
+            ) from None

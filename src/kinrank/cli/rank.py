@@ -27,9 +27,8 @@ def rank(
         str | None,
         typer.Option(metavar="RUN", help="Output file, compressed if .gz or .xz.", show_default="stdout"),
     ] = None,
-    tag: Annotated[str, typer.Option(help="Name of the run.")] = "kinrank",
 ) -> None:
-    """Rank the candidates of each query and write a TREC run."""
+    """Rank the candidates of each query and write a TREC run, which is named like the model."""
     import numpy as np
 
     from kinrank.data.trec import run_from_scores, write_run
@@ -42,7 +41,7 @@ def rank(
             batch = queries[first : first + QUERIES_AT_ONCE]
             scores[queries.offsets[first] :][: batch.n_rows] = ranker.predict(batch)
             advance(len(batch))
-    run = run_from_scores(queries, scores, tag)
+    run = run_from_scores(queries, scores, "-".join(Path(model).name.split()))
     if out is None:
         _print(run)
     else:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kinrank.cli.options import check_port
 from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
 
@@ -15,6 +16,9 @@ _FILES = ("cache", "titles", "texts")
 """A folder for copies of models from stores, which processes can share, by default a temporary one; and files with
 document titles and judged query texts for the web page, as ID<tab>TEXT lines."""
 SETTINGS = (
+    "log_shown",
+    "explore",
+    "drain_seconds",
     "max_novelty",
     "min_fidelity",
     "engine_seconds",
@@ -25,6 +29,8 @@ SETTINGS = (
     "accept_features",
     "choice_days",
     "remembered",
+    "rerank_upstream",
+    "rerank_seconds",
     *_LISTS,
 )
 """The fields of `kinrank.serve.Settings` that ``--set`` sets."""
@@ -32,12 +38,12 @@ SETTINGS = (
 
 def serve(
     models: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="MODEL",
             help="Model folder, or store of versions; NAME=MODEL for each of several models.",
         ),
-    ],
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
     fd: Annotated[
@@ -45,6 +51,10 @@ def serve(
         typer.Option(metavar="N", help="File descriptor of a socket to listen on, which several processes can share."),
     ] = None,
     keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys, from kinrank admin key.")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Memory for /v1/rerank, made if missing; needs no model."),
+    ] = None,
     judgments: Annotated[
         str | None,
         typer.Option(
@@ -61,21 +71,6 @@ def serve(
             show_default="next to a SQLite file, or to the model",
         ),
     ] = None,
-    log_shown: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Keep the first N documents of each list as shown, so that clients send only clicks.",
-        ),
-    ] = 0,
-    explore: Annotated[
-        float,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of the lists that are ranked by a draw from what people may choose, so that evidence grows.",
-        ),
-    ] = 0.0,
     min_clients: Annotated[
         int,
         typer.Option(
@@ -112,7 +107,6 @@ def serve(
         typer.Option("--filter", metavar="JSON", help="Filter of the engine that every document must match."),
     ] = None,
     deadline: Annotated[float, typer.Option(metavar="MS", help="Maximum time for a ranking in milliseconds.")] = 50.0,
-    drain: Annotated[float, typer.Option(metavar="S", help="Seconds to keep answering after SIGTERM.")] = 5.0,
     open_to_all: Annotated[
         bool, typer.Option("--open", help="Allow requests from other machines without API keys.")
     ] = False,
@@ -122,13 +116,16 @@ def serve(
     from kinrank.serve._http.run import Options, run
 
     files, chosen, client = _settings(settings or [], engine)
+    if fd is None:
+        check_port(host, port)
     run(
         Options(
-            models=_named(models),
+            models=_named(models or []),
             host=host,
             port=port,
             fd=fd,
             keys=keys,
+            memory=memory,
             judgments=judgments,
             checkpoints=checkpoints,
             client_secret=client_secret,
@@ -138,13 +135,10 @@ def serve(
             fields=None if fields is None else tuple(fields),
             filter_clause=_parse_filter(filter_clause),
             open_to_all=open_to_all,
-            drain_seconds=drain,
             **files,
             settings=Settings(
                 deadline=deadline / 1000,
-                log_shown=log_shown,
                 min_clients=min_clients,
-                explore=explore,
                 **chosen,
             ),
         )

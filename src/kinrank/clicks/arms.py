@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
 from kinrank.clicks.read import (
+    VALUES,
     LogOptions,
     check_files,
     column_names,
@@ -54,7 +55,7 @@ _VALUES = {
     "without": ("without", "searches", "searches without a click", False),
     "first": ("first", "clicked", "rank of the first click", False),
     "conversions": ("conversions", "searches", "conversions per search", True),
-    "revenue": ("revenue", "searches", "value per search", True),
+    "value": ("value", "searches", "value per search", True),
 }  # name: numerator, denominator, words, whether more is better
 
 
@@ -198,7 +199,8 @@ def compare_arms(
         The name of the attribute or column.
     actions
         Value of each action of UBI, such as ``{"click": 0, "purchase": 30}``: those other than clicks are conversions.
-        In a table, conversions and their value are the columns "conversions" and "revenue", if it has them.
+        In a table, conversions and their value, such as revenue or margin, are the columns "conversions" and "value",
+        if it has them or `options` name others.
     options
         Names of columns.
     alpha, planned
@@ -225,7 +227,7 @@ def compare_arms(
         rows = database.execute(f"""
             SELECT arm, count(*) AS searches, sum(clicks) AS clicks,
                 count(*) FILTER (clicks = 0) AS without, count(*) FILTER (clicks > 0) AS clicked,
-                sum(first) FILTER (clicks > 0) AS first, sum(conversions) AS conversions, sum(revenue) AS revenue
+                sum(first) FILTER (clicks > 0) AS first, sum(conversions) AS conversions, sum(value) AS value
             FROM ({sql}) WHERE arm IS NOT NULL GROUP BY arm, unit""").fetchnumpy()
     sums = {name: np.ma.filled(values, 0) for name, values in rows.items()}
     arm = sums.pop("arm").astype(str)
@@ -244,7 +246,7 @@ def _of_ubi(database: DuckDBPyConnection, column: str, actions: Mapping[str, flo
         CREATE TABLE acted AS
         SELECT list, count(DISTINCT CASE WHEN action = {quote(CLICK)} THEN document END) AS clicks,
             min(CASE WHEN action = {quote(CLICK)} THEN coalesce(list_position(documents, document), rank) END) AS first,
-            count(value) AS conversions, coalesce(sum(value), 0) AS revenue
+            count(a.value) AS conversions, coalesce(sum(a.value), 0) AS value
         FROM (SELECT DISTINCT list, action, document, rank FROM events)
         JOIN (SELECT list, any_value(documents) AS documents FROM lists GROUP BY list) USING (list)
         LEFT JOIN (VALUES {values}) AS a (action, value) USING (action) GROUP BY list""")
@@ -252,7 +254,7 @@ def _of_ubi(database: DuckDBPyConnection, column: str, actions: Mapping[str, flo
         SELECT json_extract_string(any_value(attributes), {quote(f"$.{column}")}) AS arm,
             coalesce(json_extract_string(any_value(attributes), '$.session_id'), any_value(client), list) AS unit,
             coalesce(any_value(clicks), 0) AS clicks, any_value(first) AS first,
-            coalesce(any_value(conversions), 0) AS conversions, coalesce(any_value(revenue), 0) AS revenue
+            coalesce(any_value(conversions), 0) AS conversions, coalesce(any_value(value), 0) AS value
         FROM lists LEFT JOIN acted USING (list) WHERE list IS NOT NULL GROUP BY list"""
 
 
@@ -262,7 +264,9 @@ def _of_table(database: DuckDBPyConnection, files: Sequence[Path], column: str, 
     for file in files:
         names = column_names(database, file)
         found = {role: options.columns.get(role, role) for role in ("query", "session", "rank", "clicked")}
-        missing = [name for name in (*found.values(), column) if name not in names]
+        values = {role: options.columns.get(role, role) for role in VALUES}
+        named = (values[role] for role in VALUES if role in options.columns)
+        missing = [name for name in (*found.values(), column, *named) if name not in names]
         if missing:
             raise FileFormatError(
                 file,
@@ -273,19 +277,19 @@ def _of_table(database: DuckDBPyConnection, files: Sequence[Path], column: str, 
         query, session, rank, clicked = (identifier(name) for name in found.values())
         optional = [
             f"coalesce(try_cast({identifier(name)} AS DOUBLE), 0)" if name in names else "0.0"
-            for name in ("conversions", "revenue")
+            for name in values.values()
         ]
         unit = identifier(options.columns.get("client", "client")) if "client" in names else session
         parts.append(f"""
             SELECT CAST({identifier(column)} AS VARCHAR) AS arm, coalesce(CAST({unit} AS VARCHAR), '') AS unit,
                 CAST({session} AS VARCHAR) AS session, CAST({query} AS VARCHAR) AS query,
-                try_cast({rank} AS BIGINT) AS rank, {optional[0]} AS conversions, {optional[1]} AS revenue,
+                try_cast({rank} AS BIGINT) AS rank, {optional[0]} AS conversions, {optional[1]} AS value,
                 coalesce(try_cast({clicked} AS DOUBLE), CAST(try_cast({clicked} AS BOOLEAN) AS DOUBLE), 0) > 0
                     AS clicked
             FROM {scan(database, file)}""")
     return f"""
         SELECT any_value(arm) AS arm, any_value(unit) AS unit, count(*) FILTER (clicked) AS clicks,
-            min(rank) FILTER (clicked) AS first, sum(conversions) AS conversions, sum(revenue) AS revenue
+            min(rank) FILTER (clicked) AS first, sum(conversions) AS conversions, sum(value) AS value
         FROM ({" UNION ALL ".join(parts)}) GROUP BY session, query"""
 
 
@@ -294,7 +298,7 @@ def _compared(
 ) -> ArmComparison:
     """Compare what the sessions of two arms add up to; all intervals together miss with probability `alpha` at most."""
     values = []
-    has = {name: any(sums[name].any() for sums in arms.values()) for name in ("conversions", "revenue")}
+    has = {name: any(sums[name].any() for sums in arms.values()) for name in VALUES}
     names = [name for name in _VALUES if has.get(name, True)]
     for name in names:
         numerator, denominator, words, more_is_better = _VALUES[name]

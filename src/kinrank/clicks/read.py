@@ -31,6 +31,8 @@ FORMATS = ("auto", "ubi", "table")
 ATTRIBUTES = ("drop", "apart", "ignore")
 SEEN = ("auto", "events", "results")
 COLUMNS = ("query", "session", "document", "rank", "clicked", "time", "client", "explored")
+VALUES = ("conversions", "value")
+"""Columns of a table that only the comparison of arms reads."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class LogOptions:
     format: str = "auto"
     """"ubi" or "table"; "auto" looks at the files."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """For a table: the name of each column of `COLUMNS` that is named differently. The last three are optional."""
+    """For a table: the name of each column of `COLUMNS` that is named differently. The last three are optional, and so
+    are those of `VALUES`.
+    """
     actions: Mapping[str, float] = field(default_factory=lambda: {"click": 1.0})
     """The value of each action that counts as a click, such as ``{"click": 1, "add_to_cart": 3, "purchase": 5}``."""
     seen: str = "auto"
@@ -86,8 +90,9 @@ class LogOptions:
         for name, choices in (("format", FORMATS), ("attributes", ATTRIBUTES), ("seen", SEEN)):
             if getattr(self, name) not in choices:
                 raise ParameterError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
-        if unknown := set(self.columns) - set(COLUMNS):
-            raise ParameterError(f"unknown column {min(unknown)!r}: name the columns of {', '.join(COLUMNS)}")
+        if unknown := set(self.columns) - {*COLUMNS, *VALUES}:
+            names = ", ".join((*COLUMNS, *VALUES))
+            raise ParameterError(f"unknown column {min(unknown)!r}: name the columns of {names}")
         if not self.actions or min(self.actions.values()) <= 0:
             raise ParameterError(f"actions need at least one name with a value above 0, got {dict(self.actions)}")
         if self.first_rank not in (None, 0, 1):
@@ -615,7 +620,7 @@ def _by_reason(database: DuckDBPyConnection, table: str) -> dict[str | None, int
 _LATE = 0.8  # share of the time after which clicks are held out
 _BATCH = 1_000_000
 # Every text is normalized once and replaced by a number, because there are far fewer queries than impressions.
-_NORMALIZED = r"trim(regexp_replace(lower(nfc_normalize(query)), '[\s\p{Z}]+', ' ', 'g'))"
+NORMALIZED = r"trim(regexp_replace(lower(nfc_normalize(query)), '[\s\p{Z}]+', ' ', 'g'))"
 
 
 def read_clicks(files: Sequence[PathLike], options: LogOptions | None = None, *, cascade: bool = False) -> ClickCounts:
@@ -758,7 +763,7 @@ def _number_texts(database: DuckDBPyConnection) -> pa.Array:
     database.execute(f"""
         CREATE TABLE texts AS
         SELECT query, text, CAST(dense_rank() OVER (ORDER BY text) - 1 AS INTEGER) AS code
-        FROM (SELECT query, {_NORMALIZED} AS text FROM queries) WHERE text <> ''""")
+        FROM (SELECT query, {NORMALIZED} AS text FROM queries) WHERE text <> ''""")
     table = database.sql("SELECT any_value(text) AS text FROM texts GROUP BY code ORDER BY code").to_arrow_table()
     return table["text"].combine_chunks()
 

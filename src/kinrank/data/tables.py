@@ -327,6 +327,21 @@ def _check_not_null(name: str, column: pa.ChunkedArray) -> None:
 def _check_types(columns: dict[str, pa.ChunkedArray], y: str) -> None:
     for name, column in columns.items():
         readable = is_number(column.type) or is_text(column.type) or _is_vector(name, column.type)
+        if name == y and is_text(column.type):
+            raise DataError(f"the grades in column {name!r} are {words_of(column)}")
         if not readable or (name == y and not is_number(column.type)):
             expected = "numbers" if name == y else "numbers or text"
             raise DataError(f"column {name!r} is {column.type}, expected {expected}: convert or drop it")
+
+
+def words_of(column: pa.ChunkedArray) -> str:
+    """Return what to do about grades that are text.
+
+    Examples
+    --------
+    >>> words_of(pa.chunked_array([["bad", "good", "bad"]]))
+    "text ('bad', 'good'): map words to numbers, such as bad = 0"
+    """
+    words = pc.unique(column.drop_null()).to_pylist()
+    shown = ", ".join(map(repr, words[:3])) + (", ..." if len(words) > 3 else "")
+    return f"text ({shown}): map words to numbers, such as {words[0] if words else 'bad'} = 0"

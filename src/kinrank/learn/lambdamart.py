@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import re
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
 from kinrank.arrays import Float64, State
 from kinrank.data.query_rows import shuffle_within_queries
@@ -66,7 +65,7 @@ class BoosterMixin:
             "num_leaves": self.n_leaves,
             "learning_rate": self.learning_rate,
             "min_data_in_leaf": self.min_rows_in_leaf,
-            "num_threads": self.n_threads,
+            "num_threads": self._threads(X),
             "seed": self.seed,
             "eval_at": [10],
             "deterministic": True,
@@ -84,8 +83,7 @@ class BoosterMixin:
                 "callbacks": [lightgbm.record_evaluation(history)],
             }
         try:
-            with self._threads(X):
-                self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees, **options)
+            self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees, **options)
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"LightGBM rejects these data or settings: {error}") from error
         self._forest = None
@@ -95,12 +93,13 @@ class BoosterMixin:
                 raise ParameterError(f"params must leave metric, eval_at and early stopping out, got {self.params}")
         return self
 
-    def _threads(self, X: NDArray[Any]) -> AbstractContextManager[object]:
-        """Limit OpenMP's threads by the size of the data, unless their number is set.
+    def _threads(self, X: NDArray[Any]) -> int:
+        """Return the number of threads, by the size of the data unless it is set.
 
-        Not as a parameter of LightGBM, which would store the number of cores with the model.
+        LightGBM keeps it in a variable of the process, where 0 stands for "ask OpenMP": it crashes if one thread of
+        Python changes that while another is in between reading it twice. So all say a number.
         """
-        return nullcontext() if self.n_threads else threadpool_limits(threads_for(np.asarray(X).size), "openmp")
+        return self.n_threads or threads_for(np.asarray(X).size)
 
     def keep_trees(self, count: int) -> Self:
         """Use only the first `count` trees from now on."""
@@ -116,9 +115,9 @@ class BoosterMixin:
 
     @property
     def text(self) -> str:
-        """The trees in use, in LightGBM's text format."""
+        """The trees in use, in LightGBM's text format; how many threads trained them is left out."""
         text: str = self.booster_.model_to_string()
-        return text
+        return re.sub(r"\[num_threads: \d+\]", f"[num_threads: {self.n_threads}]", text)
 
     @property
     def n_trees_(self) -> int:
@@ -132,8 +131,7 @@ class BoosterMixin:
 
     def contributions(self, X: NDArray[Any]) -> Float64:
         """Return the SHAP values of each feature for each row; the last column is the expected score."""
-        with self._threads(X):
-            shares: Float64 = self.booster_.predict(np.asarray(X), pred_contrib=True, num_threads=self.n_threads)
+        shares: Float64 = self.booster_.predict(np.asarray(X), pred_contrib=True, num_threads=self._threads(X))
         return shares
 
     def get_state(self) -> State:

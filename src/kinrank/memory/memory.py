@@ -12,21 +12,35 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from kinrank.arrays import Float64
-from kinrank.data.texts import normalize_text
+from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import TEXT, normalize_text
 from kinrank.errors import DataError, ForeignFolderError, NewerFormatError, ParameterError, StoreError
 from kinrank.memory.questions import TextQuestions, VectorQuestions
 from kinrank.memory.reasons import listed
 
-Document = str | int | tuple[str | int, str]
+
+class Given(NamedTuple):
+    """A document as it is known."""
+
+    name: str
+    content: int | None
+    """The hash of its text, if that is given."""
+    given: str | int
+
+
+Document = str | int | tuple[str | int, str] | Given
 """A document of the caller: its id, its text, or both. A text without an id is known by its hash."""
+
+Found = tuple[Sequence[Document], Sequence[float] | None]
+"""The hits of a retriever, with their scores if there are any."""
 
 NEIGHBORS = 150
 """How many similar questions count."""
@@ -46,6 +60,8 @@ VOTES = {"liked": (20, 20), "chosen": (10, 10), "cited": (10, 10), "disliked": (
 """Amount and good part of what people can say of a document, in tenths: whole numbers can be taken back exactly."""
 _SKIPPED = (3, 0)  # shown above something that was chosen
 _TENTHS, _SHARES = 10, 1000
+_BEST = 4  # highest grade in training, which would take infinitely many people
+_ENOUGH = 200  # questions for training
 _DOUBT = 0.5  # amount of nothing in the rate of kin
 _NAMED = 0.2  # similarity from which questions are named in reasons
 _LONGEST_NAME = 200  # longer texts without an id are known by their hash
@@ -101,10 +117,16 @@ class _Known:
         self.nearest = max(self.nearest, 2.0 * w * good)
 
 
-class _Given(NamedTuple):
-    name: str
-    content: int | None
-    given: str | int
+class Person(int):
+    """The number under which the votes of a person are stored; those without a person have negative ones."""
+
+
+class _Fits(Protocol):
+    def fit(self, X: QuerySet, /) -> Any:
+        """Learn from judged queries."""
+
+
+RankerT = TypeVar("RankerT", bound=_Fits)
 
 
 class Memory:
@@ -187,7 +209,7 @@ class Memory:
         recall
             How many documents to add, at most, that helped for similar questions and are not among the hits.
         """
-        given = [_given(document) for document in documents]
+        given = [given_document(document) for document in documents]
         prior = _prior(len(given), scores)
         with self._reading():
             kin, known = self._look_up(question, vector, given)
@@ -221,7 +243,7 @@ class Memory:
         vector
             The vector of the question, if questions were learned with vectors.
         """
-        without = {_given(document).name for document in exclude}
+        without = {given_document(document).name for document in exclude}
         with self._reading():
             kin, known = self._look_up(question, vector, [])
             added = self._recalled(kin, known, without, n)
@@ -231,7 +253,7 @@ class Memory:
                 key=lambda hit: -hit.score,
             )
 
-    def _look_up(self, question: str, vector: Any, given: Sequence[_Given]) -> tuple[dict[int, _Known], dict[str, int]]:
+    def _look_up(self, question: str, vector: Any, given: Sequence[Given]) -> tuple[dict[int, _Known], dict[str, int]]:
         """Return what is known by document, for similar questions and of the given documents, whose ids come, too."""
         places, similar = self._index.nearest(self._asked(question, vector), self.neighbors)
         found: dict[int, _Known] = {}
@@ -363,13 +385,13 @@ class Memory:
             The vector of the question, if questions are compared by vectors: give it with every question or with none.
         """
         votes: dict[str, tuple[int, int]] = {}
-        given = {each.name: each for each in map(_given, shown)}
+        given = {each.name: each for each in map(given_document, shown)}
         above = list(given)
         said = {"chosen": chosen, "cited": cited, "liked": liked, "disliked": disliked}
         for how, documents in said.items():
             if isinstance(documents, str):
                 raise DataError(f"{how} must be a list of documents, got {documents!r}: put it into a list")
-            for each in map(_given, documents):
+            for each in map(given_document, documents):
                 if how == "disliked" and votes.get(each.name, _SKIPPED)[1]:
                     raise DataError(f"document {each.given!r} is disliked and also chosen, liked or cited: give one")
                 if each.name not in given or each.content is not None:
@@ -379,7 +401,7 @@ class Memory:
             return
         last = max((place for place, name in enumerate(above) if votes.get(name, _SKIPPED)[1] > 0), default=0)
         skipped = dict.fromkeys((name for name in above[:last] if name not in votes), _SKIPPED)
-        person = -time.time_ns() if user is None else _person(user)
+        person = -time.time_ns() if user is None else person_of(user)
         with self._writing():
             asked = self._asked(question, vector)
             number = self._question(question, None if vector is None else asked)
@@ -393,8 +415,8 @@ class Memory:
         """
         if isinstance(documents, str):
             raise DataError(f"documents must be a list, got {documents!r}: put it into a list")
-        names = json.dumps([_given(document).name for document in documents])
-        least, most = (-(2**63), -1) if user is None else (_person(user),) * 2
+        names = json.dumps([given_document(document).name for document in documents])
+        least, most = (-(2**63), -1) if user is None else (person_of(user),) * 2
         return self._delete(
             "SELECT v.question, v.document, min(v.user) FROM vote AS v JOIN question AS q ON q.id = v.question "
             "JOIN document AS d ON d.id = v.document WHERE q.key = ? AND d.name IN (SELECT value FROM json_each(?)) "
@@ -424,8 +446,8 @@ class Memory:
         if user is None and document is None and question is None and before is None:
             raise ParameterError("forget needs a user, a document, a question or a time: pass one of them")
         values = (
-            None if user is None else _person(user),
-            None if document is None else _given(document).name,
+            None if user is None else person_of(user),
+            None if document is None else given_document(document).name,
             None if question is None else normalize_text(question),
             None if before is None else int(before // _DAY),
         )
@@ -483,7 +505,7 @@ class Memory:
             found = self._execute("SELECT last_insert_rowid()")
         return int(found[0][0])
 
-    def _document(self, given: _Given) -> int:
+    def _document(self, given: Given) -> int:
         """Return the number of a document, which is stored if it is new. What is known of another text is deleted."""
         found = self._execute("SELECT id, content FROM document WHERE name = ?", given.name)
         if found and given.content is not None and found[0][1] != given.content:
@@ -499,6 +521,77 @@ class Memory:
             self._execute("INSERT INTO document (name, content) VALUES (?, ?)", given.name, given.content)
             found = self._execute("SELECT last_insert_rowid()")
         return int(found[0][0])
+
+    # --- training ---------------------------------------------------------------------------------------------------
+
+    def train(self, ranker: RankerT, retrieve: Callable[[str], Found]) -> RankerT:
+        """Fit a ranker on everything that was learned, and return it.
+
+        Each known question is asked again. Those for which a document was chosen that is found teach the ranker; it
+        takes at least 200. A `KinRanker` remembers them, too, and learns how much memory counts next to the retriever.
+
+        Parameters
+        ----------
+        ranker
+            The ranker, such as ``KinRanker()``.
+        retrieve
+            Returns the hits for a question, with their scores or None, as passed to `rerank`.
+
+        Examples
+        --------
+        ::
+
+            ranker = memory.train(KinRanker(), retrieve)
+            scores = ranker.predict(memory.to_queries({question: retrieve(question)}))
+        """
+        with self._reading():
+            questions = list(self._texts)
+        queries = self.to_queries({question: retrieve(question) for question in questions})
+        queries = queries[np.maximum.reduceat(queries.grades, queries.offsets[:-1]) > 0] if len(queries) else queries
+        if len(queries) < _ENOUGH:
+            raise DataError(
+                f"training takes {_ENOUGH} questions for which a document was chosen that the retriever finds, got "
+                f"{len(queries)} of {len(questions)}: use rerank, which needs no training, until more is learned"
+            )
+        ranker.fit(queries)
+        return ranker
+
+    def to_queries(self, found: Mapping[str, Found]) -> QuerySet:
+        """Return hits as rankers take them: features *rank* and *score*, and votes as grades from 0 to 4.
+
+        Parameters
+        ----------
+        found
+            The hits of each question, with their scores or None. Questions without hits are left out.
+        """
+        X, y, sizes, names = [np.empty((0, 2))], list[int](), list[int](), list[str]()
+        asked = [question for question, (documents, _) in found.items() if documents]
+        with self._reading():
+            for question in asked:
+                documents, scores = found[question]
+                given = [given_document(document) for document in documents]
+                votes = {
+                    name: (content, good / (amount + _TENTHS * self.people))
+                    for name, content, amount, good in self._execute(
+                        "SELECT d.name, d.content, c.amount, c.good FROM question AS q JOIN cell AS c "
+                        "ON c.question = q.id JOIN document AS d ON d.id = c.document WHERE q.key = ?",
+                        normalize_text(question),
+                    )
+                }
+                X.append(_prior(len(given), scores))
+                for each in given:
+                    content, rate = votes.get(each.name, (None, 0.0))
+                    y.append(round(_BEST * rate) if None in (content, each.content) or content == each.content else 0)
+                sizes.append(len(given))
+                names += [each.name for each in given]
+        return QuerySet.from_arrays(
+            np.concatenate(X),
+            y,
+            group=sizes,
+            doc_id=np.array(names, dtype=np.str_),
+            feature_names=["rank", "score"],
+            query_columns={TEXT: np.array(asked, dtype=np.str_)},
+        )
 
     # --- the file and the index -------------------------------------------------------------------------------------
 
@@ -601,15 +694,17 @@ def _opened(path: str) -> sqlite3.Connection:
     return database
 
 
-def _given(document: Document) -> _Given:
+def given_document(document: Document) -> Given:
     """Return the name under which a document is known, and the hash of its content if that is told."""
+    if isinstance(document, Given):
+        return document
     identifier, text = document if isinstance(document, tuple) else (document, None)
     if not isinstance(identifier, str | int) or not isinstance(text, str | None):
         raise DataError(f"a document must be an id, a text or a pair of both, got {document!r}")
     name = str(identifier)
     if len(name) > _LONGEST_NAME:
         name = _digest(name, 16).hex()
-    return _Given(name, None if text is None else _hash(text), identifier)
+    return Given(name, None if text is None else _hash(text), identifier)
 
 
 def _share(amount: int, good: int) -> tuple[int, int]:
@@ -627,9 +722,9 @@ def _digest(text: str, size: int) -> bytes:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=size).digest()
 
 
-def _person(user: str | int) -> int:
-    """Return the number under which the votes of a person are stored; those without a person are negative."""
-    return _hash(str(user)) & 0x7FFF_FFFF_FFFF_FFFF
+def person_of(user: str | int) -> Person:
+    """Return the number of a person, who may be given by it."""
+    return user if isinstance(user, Person) else Person(_hash(str(user)) & 0x7FFF_FFFF_FFFF_FFFF)
 
 
 def _prior(n: int, scores: Sequence[float] | None) -> Float64:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kinrank.errors import UnsupportedByModelError
 from kinrank.serve._kept import KeptCopy
-from kinrank.serve._rules import Preview, Rule, RuleBook, RuleStore, preview
+from kinrank.serve._rules import Effect, Preview, Rule, RuleBook, RuleStore, effects_of, preview
 from kinrank.serve.database import open_database
 
 
@@ -63,6 +63,10 @@ class LiveRules:
     def preview(self, query: str, *, also_similar: bool, others: Iterable[str] = ()) -> Preview:
         """Return the known queries that a rule would be for; see `kinrank.serve._rules.preview`."""
         return preview(self.store.database, query, also_similar=also_similar, others=others)
+
+    def effects(self, rules: Sequence[Rule]) -> dict[int, Effect]:
+        """Return what people did with the documents of rules; see `kinrank.serve._rules.effects_of`."""
+        return effects_of(self.store.database, rules, self._now())
 
     def refresh(self) -> None:
         """Read the rules if they have changed. Raise `StoreUnavailableError` if the database is away."""

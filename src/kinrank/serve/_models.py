@@ -104,7 +104,7 @@ class ModelSlot:
                 detail = "the folder has no examples, so the model was not tested: save it with examples"
                 self.observer.model(self.name, served.fitted, "untested", detail)
             if self.settings.explore and served.choices is None:  # not refused: going back to it must be possible
-                detail = "--explore has no effect: train the model on queries with texts and document ids"
+                detail = "explore has no effect: train the model on queries with texts and document ids"
                 self.observer.model(self.name, served.fitted, "not-exploring", detail)
             return True
 

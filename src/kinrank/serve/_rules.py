@@ -1,9 +1,9 @@
-"""The editor's hand: pins, hides and boosts for a query, and for queries like it, after the model has ranked."""
+"""The editor's hand: pins, hides and boosts after the model has ranked, and redirects before the search."""
 
 from __future__ import annotations
 
+import json
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
@@ -12,11 +12,26 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from kinrank.data.hashes import query_keys
 from kinrank.data.texts import normalize_text
 from kinrank.describe.encoders.ngrams import fold, ngrams_of
 from kinrank.errors import DataError
+from kinrank.memory.spelling import near_keys
 from kinrank.serve._audit import record
-from kinrank.serve.database import Database, Execute, insert, mark_of, next_revision, revision_of, undo_revision
+from kinrank.serve.database import (
+    Database,
+    Execute,
+    insert,
+    mark_of,
+    next_revision,
+    parts,
+    placeholders,
+    revision_of,
+    undo_revision,
+)
+from kinrank.serve.events.counting import UNIT
 from kinrank.serve.messages import Ranking
 
 # --- A rule of an editor, and what it says in words -------------------------------------------------------------------
@@ -37,6 +52,7 @@ class Action(StrEnum):
     PIN = "pin"
     HIDE = "hide"
     BOOST = "boost"
+    REDIRECT = "redirect"
 
 
 @dataclass(frozen=True)
@@ -50,7 +66,7 @@ class Rule:
     action : Action
         What happens to the document.
     document : str
-        The id of the document.
+        The id of the document; for a redirect, the query that is searched instead.
     places : int
         For a pin, the place of the document, from 1; for a boost, how many places it moves up, or down if negative.
     also_similar : bool
@@ -98,8 +114,8 @@ class Rule:
         """Return a rule that holds from now on, for some days. Raise `DataError` if it makes no sense."""
         if not query.strip():
             raise DataError("a rule needs the text of a query, got only spaces")
-        if not document:
-            raise DataError("a rule needs the id of a document, got none")
+        if not document.strip():
+            raise DataError("a rule needs the id of a document, or the query that is searched instead, got none")
         if "\0" in query + document + note:
             raise DataError("texts and ids must not contain NUL characters")
         if any("\ud800" <= letter <= "\udfff" for letter in query + document + note + author):
@@ -116,7 +132,9 @@ class Rule:
             if not places or abs(places) > MAX_PLACES:
                 raise DataError(f"a boost needs places, from 1 to {MAX_PLACES} up or, negative, down, got {places}")
         elif places:
-            raise DataError(f"a hidden document has no place, got {places}: leave it out")
+            raise DataError(f"only pins and boosts have places, got {places}: leave it out")
+        if action is Action.REDIRECT and normalize_text(query) == normalize_text(document):
+            raise DataError(f"{query!r} cannot be searched instead of itself: name another query")
         now = time.time()
         return cls(query, action, document, places or 0, also_similar, author, note, now, now + days * _DAY)
 
@@ -139,6 +157,7 @@ class Rule:
             Action.PIN: f"pins {self.document!r} to place {self.places}",
             Action.HIDE: f"hides {self.document!r}",
             Action.BOOST: f"moves {self.document!r} {moves}",
+            Action.REDIRECT: f"searches {self.document!r}",
         }[self.action]
         return f"rule {self.number} {deed} for {'queries like ' if self.also_similar else ''}{self.query!r}"
 
@@ -162,20 +181,6 @@ def ended_words(rule: Rule) -> str:
 # A rule that reaches further is wrong more often than right: of texts whose n-grams have a cosine of at least 0.5, a
 # quarter to a third want the same page (``python -m benchmarks rules_reach``). A model that encodes texts knows more
 # about meaning, but its similarities change with every fit, and with them what a rule does.
-
-
-_WORD = re.compile(r"[\w+#]+")  # C++ is not C#
-
-
-def _keys(text: str) -> set[str]:
-    """Return what near-duplicates of a text share: its letters, and its words without their order and plural."""
-    words = _WORD.findall(fold(text))
-    singular = sorted(_singular(word) for word in words)
-    return {f"letters {''.join(words)}", f"words {' '.join(singular)}"} if words else set()
-
-
-def _singular(word: str) -> str:
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
 class _SimilarTexts:
@@ -207,12 +212,12 @@ class _SimilarTexts:
         self.texts = texts
         self._places: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
-            for key in _keys(text):
+            for key in near_keys(text):
                 self._places.setdefault(key, []).append(place)
 
     def like(self, text: str) -> Mapping[int, float]:
         """Return the positions of the texts that are alike, with the cosine of their sets of n-grams."""
-        found = sorted({place for key in _keys(text) for place in self._places.get(key, ())})
+        found = sorted({place for key in near_keys(text) for place in self._places.get(key, ())})
         return {place: _cosine(text, self.texts[place]) for place in found}
 
 
@@ -250,7 +255,7 @@ class RuleBook:
         self._find = lru_cache(_REMEMBERED)(self._found)
 
     def rules_for(self, text: str | None) -> tuple[Rule, ...]:
-        """Return the rules that hold for a query now, one for each document.
+        """Return the rules about documents that hold for a query now, one for each document.
 
         If several are for a document, one for this very query counts, then that of the most similar query, then the
         latest.
@@ -260,9 +265,15 @@ class RuleBook:
         now = self._now()
         chosen: dict[str, Rule] = {}
         for rule in self._find(text):
-            if rule.document not in chosen and rule.holds(now):
+            if rule.action is not Action.REDIRECT and rule.document not in chosen and rule.holds(now):
                 chosen[rule.document] = rule
         return tuple(chosen.values())
+
+    def redirect(self, text: str) -> Rule | None:
+        """Return the rule that searches another query now, if there is one: that of this very query first."""
+        now = self._now()
+        rules = self._find(text) if self.rules else ()
+        return next((rule for rule in rules if rule.action is Action.REDIRECT and rule.holds(now)), None)
 
     def _found(self, text: str) -> list[Rule]:
         """Return the rules of a text, those that count most first."""
@@ -348,7 +359,8 @@ class RuleStore:
         """Store a rule durably and return it with its number.
 
         It replaces the one for the same query and document, so adding it again changes nothing. Raise `DataError` if
-        another document is pinned to its place.
+        another document is pinned to its place, for this query or, if both are for queries like theirs, for one like
+        it; or if another query is searched instead.
         """
         key = normalize_text(rule.query)
         with self.database.writing() as execute:
@@ -361,7 +373,7 @@ class RuleStore:
             [(count,)] = execute(f"SELECT count(*) FROM kinrank_rules WHERE {_HOLDS}", (rule.created,))  # noqa: S608
             if count >= MOST_RULES:
                 raise DataError(f"{count} rules hold already, which is the most: remove some first")
-            if rule.action is Action.PIN:
+            if rule.action in (Action.PIN, Action.REDIRECT):
                 _check_place(execute, rule, key)
             added = replace(rule, number=number)
             insert(execute, f"kinrank_rules ({_COLUMNS}, query_key, revision)", [(*_row(added), key, number)])
@@ -407,16 +419,22 @@ class RuleStore:
 
 
 def _check_place(execute: Execute, rule: Rule, key: str) -> None:
-    """Raise `DataError` if another document is pinned to the place of a rule for the same query."""
+    """Raise `DataError` if another rule has the place of a pin, or redirects the same query."""
     rows = execute(
-        f"SELECT number, document FROM kinrank_rules WHERE query_key = ? AND action = ? AND places = ? AND {_HOLDS}",  # noqa: S608
-        (key, str(Action.PIN), rule.places, rule.created),
+        f"SELECT {_COLUMNS}, query_key FROM kinrank_rules WHERE action = ? AND places = ? AND {_HOLDS} AND "  # noqa: S608
+        "(query_key = ? OR also_similar = 1) ORDER BY query_key = ? DESC, number",
+        (str(rule.action), rule.places, rule.created, key, key),
     )
-    if rows:
-        number, document = rows[0]
+    keys = near_keys(rule.query)
+    for row in rows:
+        other = _to_rule(row[:-1])
+        alike = row[-1] == key or (rule.also_similar and keys & near_keys(other.query))
+        if not alike or other.document == rule.document:
+            continue
+        if rule.action is Action.REDIRECT:
+            raise DataError(f"{rule.query!r} is redirected already: {other.words}; remove that rule first")
         raise DataError(
-            f"place {rule.places} of {rule.query!r} is taken: rule {number} pins {document!r} there; remove it first, "
-            "or pin to another place"
+            f"place {rule.places} of {rule.query!r} is taken: {other.words}; remove it first, or pin to another place"
         )
 
 
@@ -433,6 +451,82 @@ def _row(rule: Rule) -> tuple[Any, ...]:
 def _to_rule(row: tuple[Any, ...]) -> Rule:
     query, action, document, places, also_similar, *others = row
     return Rule(query, Action(action), document, places, bool(also_similar), *others)
+
+
+# --- what people did with the document of a rule, before it and since -------------------------------------------------
+
+
+WEEK = 7
+"""Days that are counted before a rule, and of those since."""
+_MOST_EFFECTS = 500
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Looks at the document of a rule, and choices of it, for the query of the rule; for a redirect, of all documents.
+
+    Attributes
+    ----------
+    looks_before, choices_before : float
+        In the seven days before it was added.
+    looks, choices : float
+        In the last seven days, from the day on which it was added.
+    """
+
+    looks_before: float = 0.0
+    choices_before: float = 0.0
+    looks: float = 0.0
+    choices: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """What changed, in words; empty if nothing was counted.
+
+        Examples
+        --------
+        >>> Effect(12.0, 3.0, 40.2, 9.0).words
+        'in the week before chosen 3 times in 12 looks, in the last week chosen 9 times in 40 looks'
+        >>> Effect(looks=40.2, choices=9.0).words
+        'in the week before not looked at, in the last week chosen 9 times in 40 looks'
+        """
+        sides = (self.looks_before, self.choices_before), (self.looks, self.choices)
+        said = [
+            f"chosen {choices:.0f} times in {looks:.0f} looks" if looks else "not looked at" for looks, choices in sides
+        ]
+        return f"in the week before {said[0]}, in the last week {said[1]}" if any(map(sum, sides)) else ""
+
+
+def effects_of(database: Database, rules: Sequence[Rule], now: float) -> dict[int, Effect]:
+    """Return what people did before the latest rules and since, by their numbers.
+
+    What too few people were shown is not counted. The queries that `also_similar` adds do not count.
+    """
+    latest = sorted(rules, key=lambda rule: -rule.number)[:_MOST_EFFECTS]
+    keys = query_keys(np.array([rule.query for rule in latest], dtype=np.str_)).view(np.int64).tolist()
+    today, cells = int(now // _DAY), dict[int, list[tuple[int, str, float, float]]]()
+    with database.reading() as execute:
+        for some in parts(sorted(set(keys))):
+            for query, day, stored, known in execute(
+                "SELECT c.query, c.day, c.cells, p.states FROM kinrank_counts AS c JOIN kinrank_people AS p ON "  # noqa: S608
+                f"p.model = c.model AND p.query = c.query WHERE c.query IN ({placeholders(some)})",
+                tuple(some),
+            ):
+                states = json.loads(known)
+                cells.setdefault(query, []).extend(
+                    (day, document, looks / UNIT, choices / UNIT)
+                    for document, (looks, choices) in json.loads(stored).items()
+                    if document in states
+                )
+    effects = {}
+    for rule, key in zip(latest, keys, strict=True):
+        start, sums = int(rule.created // _DAY), [0.0, 0.0, 0.0, 0.0]
+        for day, document, looks, choices in cells.get(key, ()):
+            side = 0 if start - WEEK <= day < start else 2 if max(start, today - WEEK + 1) <= day else None
+            if side is not None and (rule.action is Action.REDIRECT or document == rule.document):
+                sums[side] += looks
+                sums[side + 1] += choices
+        effects[rule.number] = Effect(*sums)
+    return effects
 
 
 # --- which known queries a rule would be for, and how much of the traffic they are ------------------------------------
@@ -521,9 +615,3 @@ def preview(database: Database, query: str, *, also_similar: bool, others: Itera
 def _share(looks_of: dict[str, float], text: str, total: float | None) -> float | None:
     # Both are sums of the same numbers in another order.
     return min(looks_of.get(normalize_text(text), 0.0) / total, 1.0) if total else None
-
-
-# --- the editor's hand: pins, hides and boosts for a query, and for queries like it, after the model has ranked -------
-
-
-"""The editor's hand: pins, hides and boosts for a query, and for queries like it, after the model has ranked."""

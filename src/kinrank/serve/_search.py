@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,10 @@ from kinrank.engines import Engine, FoundDocuments, Hits
 from kinrank.engines.features import Clause
 from kinrank.engines.query_dsl import PLAIN, SearchOptions
 from kinrank.errors import DataError, EngineError, ForbiddenFieldError, KinrankError, ParameterError
+from kinrank.memory.spelling import Spellings
 from kinrank.serve._circuit import FAILURES, CircuitBreaker, RetryBudget
 from kinrank.serve._models import SESSION
+from kinrank.serve._rules import MOST_KNOWN
 from kinrank.serve.messages import (
     CandidateSet,
     Fallback,
@@ -111,6 +115,10 @@ class SearchResult:
     """The documents that the engine did not find, but people chose for this query."""
     problem: str | None = None
     """Why remembered documents are missing, if they are."""
+    kin: str | None = None
+    """A known query that this one, for which the engine found nothing, is a spelling of. If there are documents, they
+    are those of this kin.
+    """
 
     @property
     def engine_ids(self) -> list[str]:
@@ -148,6 +156,7 @@ class Searcher:
         self._features = CircuitBreaker("computing features")
         self._searches = CircuitBreaker("search")
         self._second_requests = RetryBudget()
+        self._spellings: dict[str, tuple[str, Spellings]] = {}  # of the judged queries, by model, and whose they are
 
     def search(
         self,
@@ -169,17 +178,70 @@ class Searcher:
 
         With `interleaved`, the rankings of two models are shown as one, as `seed` decides; "engine" is the engine's
         own order.
+
+        A query that a rule redirects is searched as the other one. If the engine finds nothing, the result names a
+        known query that this one is a spelling of and, with `Settings.answer_with_kin`, has its documents.
         """
         options.check()
         options = self.policy.restrict(options)
         expires = time.monotonic() + self.service.settings.engine_seconds
         self._second_requests.earn()
+        redirect = self.service.rules.book.redirect(query)
+
+        def found_for(text: str, seconds: float | None = None) -> SearchResult:
+            asked = text, window, vector, columns, model, options, explain, interleaved, seed
+            return self._search(*asked, expires, seconds)
+
+        result = found_for(query if redirect is None else redirect.document)
+        if redirect is not None:
+            rules = [redirect.words, *(result.ranking.rules or [])]
+            return replace(result, ranking=replace(result.ranking, rules=rules))
+        if result.ranking.ids:
+            return result
+        kin = self._spelled(query, model)
+        # The time of a search is that of two: without half of it, nothing is found as it was.
+        left, whole = expires - time.monotonic(), self.service.settings.engine_seconds
+        if kin is not None and self.service.settings.answer_with_kin and left > whole / 2:
+            with suppress(EngineError, ParameterError):
+                if self._second_requests.spend():
+                    result = found_for(kin, left)
+        return replace(result, kin=kin)
+
+    def _spelled(self, query: str, model: str | None) -> str | None:
+        """Return the judged query that a query is a spelling of; None if the model knows none."""
+        if model is not None and model not in self.service.slots:
+            return None
+        name = self.service.name_of(model)
+        served = self.service.slots[name].current
+        if served is None:
+            return None
+        fitted, spellings = self._spellings.get(name, ("", None))
+        if spellings is None or fitted != served.fitted:
+            spellings = Spellings(islice(served.base.names_.texts.all(), MOST_KNOWN))
+            self._spellings[name] = served.fitted, spellings
+        return spellings.nearest(query)
+
+    def _search(
+        self,
+        query: str,
+        window: int,
+        vector: Float32 | None,
+        columns: Mapping[str, float] | None,
+        model: str | None,
+        options: SearchOptions,
+        explain: bool,
+        interleaved: tuple[str, str] | None,
+        seed: str,
+        expires: float,
+        seconds: float | None,
+    ) -> SearchResult:
+        """Search for a query, and rank what was found."""
         # Known before the search, so that one request can find and fetch.
         pinned = self.service.rules.book.pinned(query)
         remembered, problem = self._remembered(query, vector, columns, model)
         wanted = list(dict.fromkeys([*pinned, *remembered]))
         try:
-            found, candidates = self._candidates(query, window, vector, columns, options, wanted)
+            found, candidates = self._candidates(query, window, vector, columns, options, wanted, seconds)
         except (EngineError, ParameterError) as error:
             # Without features there may still be an order to show. If the engine is down, this raises.
             hits = self._without_features(error, query, window, vector, options, expires)
@@ -270,13 +332,14 @@ class Searcher:
         columns: Mapping[str, float] | None,
         options: SearchOptions = PLAIN,
         wanted: Sequence[str] = (),
+        seconds: float | None = None,
         engine: Engine | None = None,
     ) -> tuple[FoundDocuments, CandidateSet | None]:
         """Find candidates, add wanted documents, and compute their features; in one request if the engine can."""
         asked = engine or self.engine
         if needed := self.service.feature_names():
             asked = asked.with_features(needed)
-        seconds = self.service.settings.engine_seconds
+        seconds = self.service.settings.engine_seconds if seconds is None else seconds
         with self.service.observer.measure("engine"):
             found = self._features.call(
                 lambda: asked.search_adding(query, wanted, size=window, vector=vector, options=options, timeout=seconds)

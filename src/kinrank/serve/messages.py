@@ -28,6 +28,7 @@ class Fallback(StrEnum):
     NO_VECTOR = "no-vector"
     ENCODER = "encoder-error"
     UNFAITHFUL = "unfaithful-weights"
+    UPSTREAM_DOWN = "upstream-down"
 
 
 class UnknownFeatureError(DataError):

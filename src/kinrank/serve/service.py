@@ -21,6 +21,7 @@ from kinrank.serve._learning import JudgmentLearner
 from kinrank.serve._live_rules import LiveRules
 from kinrank.serve._models import SESSION, ModelSlot, Rollout
 from kinrank.serve._ranking import Job
+from kinrank.serve._reranking import Reranker
 from kinrank.serve._served_model import ServedModel
 from kinrank.serve._sources import Checkpoints, ModelSource, WorkFolder, open_sources
 from kinrank.serve._workers import Workers
@@ -46,7 +47,8 @@ class Service:
     Parameters
     ----------
     models
-        Model folder, or address of a store of its versions, by name. The first is the default.
+        Model folder, or address of a store of its versions, by name. The first is the default. None are needed with a
+        `memory`.
     settings
         Deadlines and limits.
     observer
@@ -61,6 +63,8 @@ class Service:
     cache
         Folder for copies of models from stores, which the processes of a machine can share. By default a temporary
         folder.
+    memory
+        The file of a `kinrank.Memory`, by which documents of any retriever are reordered.
     client_secret
         Mixed into the hashes of clients, so that the database alone does not tell who is in it.
     search
@@ -92,13 +96,16 @@ class Service:
         judgments: str | None = None,
         checkpoints: str | None = None,
         cache: str | None = None,
+        memory: str | os.PathLike[str] | None = None,
         client_secret: bytes = b"",
         search: FeatureSet | None = None,
         watch: Iterable[Callable[[], None]] = (),
         expected: Callable[[str], int] = lambda _: 0,
     ) -> None:
-        if not models:
-            raise ParameterError("a service needs at least one model: pass a name and a folder")
+        if not models and memory is None:
+            raise ParameterError("a service needs at least one model or a memory: pass a name and a folder, or memory=")
+        if not models and judgments is not None:
+            raise ParameterError("judgments are for a model: pass one, or leave judgments out")
         self.settings = settings or Settings()
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
@@ -107,6 +114,7 @@ class Service:
         kept = KeptCopy(folder, judgments, partial(observer.error, "kept"))
         self.rules = LiveRules(judgments, kept=kept)
         self.audit = AuditLog(judgments)
+        self.reranker = None if memory is None else Reranker(memory, self.settings, observer)
         self._copies = WorkFolder(cache)
 
         def slot(name: str, role: str, source: ModelSource, feed: EvidenceFeed | None) -> ModelSlot:
@@ -131,7 +139,7 @@ class Service:
             sources = open_sources(name, address, self._copies)
             self.rollouts[name] = Rollout({role: slot(name, role, source, feed) for role, source in sources.items()})
         self.slots = {name: rollout.current for name, rollout in self.rollouts.items()}
-        self.default = next(iter(self.slots))
+        self.default = next(iter(self.slots), "none")
         self._unknown_model = f"unknown model name; this service has: {', '.join(self.slots)}"
         self.expected = expected
         self.workers = Workers(
@@ -154,6 +162,8 @@ class Service:
         If not `strict`, wait for a model that cannot be loaded, instead of raising.
         """
         self.workers.start(strict=strict)
+        if self.reranker is not None:
+            self.reranker.start()
 
     def close(self) -> None:
         """Finish the work in progress and stop the threads."""
@@ -165,6 +175,8 @@ class Service:
             self.events.close()
         self.rules.close()
         self.audit.close()
+        if self.reranker is not None:
+            self.reranker.close()
 
     def __enter__(self) -> Service:
         self.start()
@@ -175,8 +187,15 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether every model is loaded, and the database was read if the settings ask for that."""
-        return all(slot.current is not None for slot in self.slots.values()) and not self.waits_for_database
+        """Whether every model is loaded, and the memory and, if the settings ask for that, the database were read."""
+        return all(slot.current is not None for slot in self.slots.values()) and not (
+            self.waits_for_database or self.waits_for_memory
+        )
+
+    @property
+    def waits_for_memory(self) -> bool:
+        """Whether there is a memory that was not read yet."""
+        return self.reranker is not None and not self.reranker.ready
 
     def feature_names(self) -> set[str]:
         """Return the features of all models in use; empty if none is loaded."""

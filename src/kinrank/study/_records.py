@@ -9,7 +9,7 @@ from typing import Any
 from kinrank.measure import PairedComparison
 from kinrank.rankers._local.choose import NeighborChoice
 from kinrank.study._entrants import unjudged_in_top
-from kinrank.study.answer import Answer, Claim, NearAndFar, TrafficAnswer
+from kinrank.study.answer import Answer, Claim, NearAndFar, TrafficAnswer, TrafficPart
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.headroom import Headroom
 from kinrank.study.tuning import Tuning
@@ -50,16 +50,18 @@ def _traffic(found: TrafficAnswer) -> dict[str, Any]:
         "since": found.since,
         "share_of_all_looks": found.covered,
         "gain": _claim(found.claim),
-        "parts": {
-            part.name: {
-                "queries": part.n_queries,
-                "share_of_traffic": part.share,
-                "mean": number(part.mean),
-                "without_choices": number(part.without),
-                "gain": None if part.paired is None else _paired(part.paired),
-            }
-            for part in found.parts
-        },
+        "parts": {part.name: _traffic_part(part) for part in found.parts},
+        "over_engine": None if found.today is None else _traffic_part(found.today),
+    }
+
+
+def _traffic_part(part: TrafficPart) -> dict[str, Any]:
+    return {
+        "queries": part.n_queries,
+        "share_of_traffic": part.share,
+        "mean": number(part.mean),
+        "without_choices": number(part.without),
+        "gain": None if part.paired is None else _paired(part.paired),
     }
 
 

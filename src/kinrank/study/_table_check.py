@@ -13,7 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.tables import INFO_PREFIX, QUERY_PREFIX, TITLE, WEIGHT, ColumnNames, decoded, is_number, is_text
+from kinrank.data.tables import (
+    INFO_PREFIX,
+    QUERY_PREFIX,
+    TITLE,
+    WEIGHT,
+    ColumnNames,
+    decoded,
+    is_number,
+    is_text,
+    words_of,
+)
+from kinrank.data.texts import TEXT
 from kinrank.errors import DataError
 from kinrank.study._leaks import find_added_rows, find_giveaway
 
@@ -131,7 +142,7 @@ def _named_columns(check: TableCheck, columns: dict[str, pa.ChunkedArray], given
     numbers = [name for name, column in columns.items() if is_number(column.type)]
     text = given.get("text") or _guess(texts, f"query.text {_TEXTS}")
     qid = _given(given, "qid", columns) or _guess(columns, _QUERY_IDS) or text or _guess(columns, _TEXTS)
-    y = _given(given, "y", columns) or _guess(numbers, _GRADES)
+    y = _given(given, "y", columns) or _guess(numbers, _GRADES) or _guess(texts, _GRADES)
     doc_id = _given(given, "doc_id", columns) or _guess([name for name in columns if name not in (qid, y)], _DOCUMENTS)
     wanted = {"query ids": ("qid", qid), "grades": ("y", y)}
     for subject, (option, name) in wanted.items():
@@ -141,6 +152,8 @@ def _named_columns(check: TableCheck, columns: dict[str, pa.ChunkedArray], given
                 subject,
                 f"no column of {subject} among {list(columns)}: --columns {option}=COLUMN names it",
             )
+    if y in texts:
+        check.add("problem", "grades", f"{y!r} is {words_of(columns[y])}")
     named: ColumnNames = {"qid": qid or "qid", "y": y or "y"}
     if doc_id is not None:
         named["doc_id"] = doc_id
@@ -214,6 +227,12 @@ def check_queries(check: TableCheck) -> None:
     names = ", ".join(queries.feature_names)
     level: Level = "ok" if queries.n_features else "note"
     check.add("ok", "queries", f"{len(queries):,} queries, {queries.n_rows:,} rows, {queries.sizes.max()} rows at most")
+    if len(queries) == 1:
+        check.add("note", "queries", "one query: nothing can be held out to measure a gain on")
+    texts = queries.query_columns.get(TEXT)
+    empty = 0 if texts is None else int(np.count_nonzero(np.char.strip(texts.astype(np.str_)) == ""))
+    if empty:
+        check.add("note", "texts", f"{empty:,} queries have an empty text: they have no kin, and are no kin of others")
     check.add(level, "features", names or "none: kinrank log takes them from a search engine")
     if queries.row_order is not None:
         check.add("note", "order", "the rows of a query are not adjacent: they are sorted when the table is read")

@@ -113,10 +113,11 @@ class SplitInTime:
         values: tuple[Float64, Float64],
         groups: ArrayLike | None,
         min_gain: float,
+        engine: Float64 | None = None,
     ) -> TrafficAnswer:
         """Return what choices gain by traffic: in all, and for recurring, similar and new queries.
 
-        `names` and `values` are those of choices and of the wrapped ranker.
+        `names` and `values` are those of choices and of the wrapped ranker, `engine` has the values of the engine.
         """
         traffic = np.where(np.isnan(values[0]), 0.0, self.traffic(queries))
         total = traffic.sum()
@@ -124,20 +125,23 @@ class SplitInTime:
             raise DataError(f"nobody looked at a candidate of the test queries from {self.date} on")
         group = None if groups is None else np.asarray(groups)
 
-        def part(name: str, member: NDArray[np.bool_]) -> TrafficPart:
+        def part(name: str, member: NDArray[np.bool_], other: Float64 = values[1]) -> TrafficPart:
             asked = member & (traffic > 0)
             share = float(traffic[asked].sum() / total)
             if not asked.any():
                 return TrafficPart(name, 0, share, np.nan, np.nan, None)
             weight = traffic[asked] / traffic[asked].sum()
-            after, before = (float(weight @ each[asked]) for each in values)
+            after, before = (float(weight @ each[asked]) for each in (values[0], other))
             members = np.flatnonzero(asked) if group is None else group[asked]
             paired = None
             if len(np.unique(members)) > 1:
-                paired = _weighted(values[0][asked] - values[1][asked], weight, None if group is None else members)
+                paired = weighted_comparison(
+                    values[0][asked] - other[asked], weight, None if group is None else members
+                )
             return TrafficPart(name, int(asked.sum()), share, after, before, paired)
 
-        everything = part("all", np.ones(len(queries), dtype=np.bool_))
+        whole = np.ones(len(queries), dtype=np.bool_)
+        everything = part("all", whole)
         if everything.paired is None:
             raise DataError(f"only one test query, or one group, was asked from {self.date} on: too few to compare")
         return TrafficAnswer(
@@ -145,10 +149,11 @@ class SplitInTime:
             covered=float(total / self._looks_in_all),
             parts=(*(part(name, recurrence == name) for name in get_args(Recurrence)), everything),
             claim=Claim(*names, everything.paired, min_gain=min_gain),
+            today=None if engine is None else part("all", whole, engine),
         )
 
 
-def _weighted(difference: Float64, weight: Float64, groups: ArrayLike | None) -> PairedComparison:
+def weighted_comparison(difference: Float64, weight: Float64, groups: ArrayLike | None) -> PairedComparison:
     """Test a weighted mean: that of values whose variance is that of the ratio of two sums."""
     mean = float(weight @ difference)
     values = mean + len(weight) * weight * (difference - mean)

@@ -191,6 +191,8 @@ class TrafficAnswer:
     """Recurring, similar and new queries, and all."""
     claim: Claim
     """The ranker with choices compared with the one without, on all traffic."""
+    today: TrafficPart | None = None
+    """The ranker with choices compared with the engine as it is, on all traffic; None without the engine's order."""
 
     @property
     def table(self) -> list[tuple[str, ...]]:
@@ -216,8 +218,13 @@ class TrafficAnswer:
 
     @property
     def text(self) -> str:
-        """The result in one sentence."""
-        return f"Weighted by the traffic from {self.since} on, {self.claim.sentence()} ({self.claim.evidence})."
+        """The result: from today's order to the recommended one, and what choices gain."""
+        found = f"Weighted by the traffic from {self.since} on, {self.claim.sentence()} ({self.claim.evidence})."
+        if self.today is None or self.today.paired is None:
+            return found
+        part, (low, high) = self.today, self.today.paired.interval
+        words = f"the engine has {part.without:.4f} and {self.claim.name} {part.mean:.4f}"
+        return f"{found} There {words} ({part.mean - part.without:+.4f}, 95%: {low:+.4f} to {high:+.4f})."
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def fit_rungs(
     if n_workers < 2:
         fitted = [fit(job) for job in jobs]
     else:
-        with use_threads(max(1, usable_threads() // n_workers)):
+        with use_threads(1):  # LightGBM crashes if models of one process train with different numbers of threads
             fitted = list(map_ordered(Threads(n_workers), fit, jobs))
     by_job = list(zip(jobs, fitted, strict=True))
     return {rung: [entrants[rung] for (_, chain), entrants in by_job if rung in chain] for rung in rungs}

@@ -317,6 +317,7 @@ class Study:
             (sides[0].per_query(self.measures[0]), sides[1].per_query(self.measures[0])),
             self.groups,
             min_gain,
+            rungs["engine"].per_query(self.measures[0]) if "engine" in rungs else None,
         )
 
     def compare(

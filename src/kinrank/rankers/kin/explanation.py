@@ -63,7 +63,7 @@ class KinExplanation(Explanation):
         """Return in words how often people chose a document, and its rank without that; empty if nobody looked."""
         yet = ", by too few people to lift it yet" if round(self.held_back[row]) > 0 else ""
         counted = _counted(self.looks[row], self.choices[row])
-        return self._moved(f"chosen {counted} for this query{yet}", row) if counted else ""
+        return self._moved(f"{counted} for this query{yet}", row) if counted else ""
 
     def judged(self, row: int) -> str:
         """Return in words how a document was judged for similar queries, and its rank without that."""
@@ -150,18 +150,21 @@ def explain_kin(
 
 
 def _counted(looks: float, choices: float) -> str:
-    """Return looks and choices in words; empty if there is less than half a look. Looks are expected ones.
+    """Return looks and choices in words; empty if there is no choice and less than a look. Looks are expected ones.
 
     Examples
     --------
-    >>> _counted(83.2, 66.0), _counted(0.1, 1.0), _counted(0.2, 0.0)
-    ('66 times in 83 looks', '1 time in 0.1 looks', '')
+    >>> _counted(83.2, 66.0), _counted(0.1, 1.0), _counted(0.6, 0.0)
+    ('chosen 66 times in 83 looks', 'chosen 1 time in 0.1 looks', '')
+    >>> _counted(12.1, 0.0)
+    'never chosen in 12 looks'
     """
     times = max(round(choices), 0)
-    if not times and looks < 0.5:
+    if not times and looks < 1:
         return ""
     looked = f"{looks:.0f}" if looks >= max(times, 1) - 0.5 else f"{looks:.1f}".removesuffix(".0")
-    return f"{times} {'time' if times == 1 else 'times'} in {looked} {'look' if looked == '1' else 'looks'}"
+    seen = f"in {looked} {'look' if looked == '1' else 'looks'}"
+    return f"chosen {times} {'time' if times == 1 else 'times'} {seen}" if times else f"never chosen {seen}"
 
 
 def split_trees(

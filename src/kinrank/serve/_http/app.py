@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from importlib.resources import files
@@ -46,6 +46,9 @@ from kinrank.serve.keys import Key, KeyRing, Role
 from kinrank.serve.messages import QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.service import Service
 
+RERANK = ("/v1/rerank", "/v2/rerank", "/rerank")
+"""The first is documented; the others are what some clients send the same body to."""
+_WITHOUT_MODELS = frozenset({*RERANK, "/v1/events", "/healthz", "/readyz", "/metrics"})
 EXIT_SECONDS = 20.0
 """Seconds after the drain until the process ends, whatever it does."""
 
@@ -140,6 +143,8 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
         Operation(
             "POST", "/v1/judgments/withdraw", endpoints.withdraw, admin, bodies.WithdrawBody, responses.WithdrawResponse
         ),
+        Operation("POST", RERANK[0], endpoints.rerank.rerank, query, bodies.RerankBody, responses.RerankResponse),
+        *(Operation("POST", path, endpoints.rerank.rerank, query, bodies.RerankBody) for path in RERANK[1:]),
         Operation("POST", "/v1/events", endpoints.feedback.events, Role.EVENTS, EventsBody, responses.EventsResponse),
         Operation("POST", "/v1/rules", rules.add_rule, editor, bodies.RuleBody, rule),
         Operation("GET", "/v1/rules", rules.list_rules, editor, None, responses.RulesResponse, LIST_PARAMETERS),
@@ -153,6 +158,8 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
         Operation("GET", "/readyz", endpoints.readyz, response=responses.ReadyResponse),
         Operation("GET", "/metrics", endpoints.metrics, query),
     ]
+    if not endpoints.has_models:
+        operations = [operation for operation in operations if operation.path in _WITHOUT_MODELS]
     document = msgspec.json.encode(openapi_document(operations))
     pages = {name: _assemble(name) for name in ("page", "api")}
     policies = {name: _page_policy(page) for name, page in pages.items()}
@@ -169,7 +176,7 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
     async def show_api(_: Request) -> Response:
         return show("api")
 
-    unlisted = {"/openapi.json": openapi, "/": show_page, "/docs": show_api}
+    unlisted = {"/openapi.json": openapi, "/docs": show_api} | ({"/": show_page} if endpoints.has_models else {})
     return [*operations, *(Operation("GET", path, handler) for path, handler in unlisted.items())]
 
 
@@ -203,7 +210,7 @@ def _authorized(
     async def handle(request: Request) -> Response:
         if operation.role is None:
             return await operation.handler(request)
-        key = _authorize(keys, request, operation.role)
+        key = _authorize(keys, request, operation.role, endpoints.open_roles)
         if operation.body is not None:
             check_media_type(request, packed=operation.body is bodies.RankBody)
         SESSION.set(request.headers.get(SESSION_HEADER))
@@ -217,10 +224,10 @@ def _authorized(
     return handle
 
 
-def _authorize(keys: KeyRing | None, request: Request, needed: Role) -> Key | None:
+def _authorize(keys: KeyRing | None, request: Request, needed: Role, open_roles: Collection[Role]) -> Key | None:
     """Return the key of a request; None without keys. Raise an `HttpError` if it lacks a role."""
     if keys is None:
-        if needed is not Role.QUERY:
+        if needed not in open_roles:
             raise HttpError(403, "no-keys", "this needs an admin key, but the service was started without keys")
         return None
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")

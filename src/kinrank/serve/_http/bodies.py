@@ -23,6 +23,7 @@ from kinrank.arrays import Float32
 from kinrank.data.ubi import changes_list, epoch_seconds
 from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import DataError
+from kinrank.serve._reranking import LIST, UNDO, VOTES, Vote
 from kinrank.serve._rules import DAYS, MAX_DAYS, MAX_PLACES, Action
 from kinrank.serve.events.log import Click, Shown
 from kinrank.serve.messages import CandidateSet, JudgedQuery
@@ -192,6 +193,31 @@ class ReloadBody(Struct, forbid_unknown_fields=True, kw_only=True):
     model: ModelName | None = None
 
 
+class RerankDocument(Struct):
+    """A document. Further fields are ignored."""
+
+    text: str
+    id: AnyId | None = None
+
+
+class RerankBody(Struct, kw_only=True):
+    """A question and documents in the order of a retriever, as Cohere, Jina and vLLM take them.
+
+    Further fields are ignored.
+    """
+
+    query: str
+    documents: Annotated[list[str | RerankDocument], Meta(min_length=1, max_length=MAX_CANDIDATES)]
+    top_n: Annotated[int, Meta(ge=1)] | None = None
+    return_documents: bool | None = None
+    scores: Annotated[
+        list[Number] | None,
+        Meta(description="Those of the retriever, higher is better; without them the order counts."),
+    ] = None
+    user: Annotated[str | None, Meta(description="Who asks: one person has one vote. Only a hash is stored.")] = None
+    model: Annotated[str | None, Meta(description="The model of the upstream reranker, if there is one.")] = None
+
+
 B = TypeVar("B")
 _BODIES: tuple[type[Any], ...] = (
     SearchBody,
@@ -203,6 +229,7 @@ _BODIES: tuple[type[Any], ...] = (
     RankBody,
     JudgmentsBody,
     WeightsBody,
+    RerankBody,
 )
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {body: msgspec.json.Decoder(body) for body in _BODIES}
 _ROW_DECODER = msgspec.json.Decoder(Row)
@@ -322,6 +349,14 @@ def to_options(body: WeightsBody | SearchBody) -> SearchOptions:
     return SearchOptions(body.filter, tuple(body.fields), body.facets)
 
 
+def parse_rerank(raw: bytes) -> RerankBody:
+    """Parse a request with documents of any retriever."""
+    body = parse(raw, RerankBody)
+    if body.scores is not None and len(body.scores) != len(body.documents):
+        raise DataError(f"got {len(body.documents)} documents and {len(body.scores)} scores: send one per document")
+    return body
+
+
 def _unpack_vector(raw: bytes | None) -> Float32 | None:
     if raw is None:
         return None
@@ -339,7 +374,7 @@ def pair_of(names: list[str] | None) -> tuple[str, str] | None:
 
 
 ACTIONS = {"click": 1.0}
-"""The value of each action that counts."""
+"""The value of each action that counts, on lists of a search."""
 MAX_RECORDS = 1_000
 _LATEST = 1e11  # seconds since 1970; a larger number is no time
 
@@ -392,6 +427,8 @@ class _Batch:
 
     lists: list[Shown] = field(default_factory=list)
     clicks: list[Click] = field(default_factory=list)
+    votes: list[Vote] = field(default_factory=list)
+    """What people did with documents of lists of `RerankBody`."""
     ignored: Counter[str] = field(default_factory=Counter)
     """How many records do not count, by reason."""
 
@@ -402,7 +439,7 @@ class _Batch:
         elif record.action_name is None:
             self._add_query(record, record.query_id, model, now)
         else:
-            self._add_event(record, record.query_id, ACTIONS.get(record.action_name))
+            self._add_event(record, record.query_id, record.action_name)
 
     def _add_query(self, record: UbiRecord, query_id: str, model: str, now: float | None) -> None:
         if isinstance(record.query_attributes, dict) and changes_list(record.query_attributes):
@@ -413,14 +450,17 @@ class _Batch:
         client = record.client_id or None
         self.lists.append(Shown(query_id, model, record.user_query or "", documents, client, time))
 
-    def _add_event(self, record: UbiRecord, query_id: str, value: float | None) -> None:
+    def _add_event(self, record: UbiRecord, query_id: str, action: str) -> None:
         about = record.event_attributes and record.event_attributes.object
-        if value is None:
+        reranked = query_id.startswith(LIST)
+        if action not in ((*VOTES, UNDO) if reranked else ACTIONS):
             self.ignored["action does not count"] += 1
         elif not about or about.object_id is None:
             self.ignored["no document"] += 1
+        elif reranked:
+            self.votes.append(Vote(query_id, action, about.object_id, record.client_id or None))
         else:
-            self.clicks.append(Click(_event_id(record), query_id, str(about.object_id), value))
+            self.clicks.append(Click(_event_id(record), query_id, str(about.object_id), ACTIONS[action]))
 
 
 def parse_events(raw: bytes, model: str, now: float | None) -> _Batch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
@@ -27,6 +28,7 @@ from kinrank.errors import (
     NotStoredError,
     ParameterError,
     StaleReplicaError,
+    StoreError,
     StoreUnavailableError,
     UnsupportedByModelError,
 )
@@ -52,6 +54,7 @@ from kinrank.serve._http.responses import (
     json_response,
     to_examples_response,
     to_model_status,
+    to_rerank_response,
     to_rule_response,
     to_search_response,
 )
@@ -209,6 +212,8 @@ def _media_type(request: Request) -> str:
 _QUERY_ID = "kinrank.query_id"  # key of the scope
 _LONGEST_ID = 100
 _UNKNOWN = f"unknown list (counts if its query comes in within {RAW_DAYS} days)"
+_NO_LOG = "no database: start the service with --judgments"
+_NO_MEMORY = "no memory: start the service with --memory"
 R = TypeVar("R", bound=Ranking)
 
 
@@ -219,32 +224,48 @@ class _Feedback:
         self._service = service
         self._reader = reader
         self._lane = Lane("the event store", 4)
+        self._memory_lane = Lane("the votes", 1)
 
     def close(self) -> None:
         """Start no more work."""
         self._lane.close()
+        self._memory_lane.close()
 
     async def events(self, request: Request) -> Response:
-        """Take in UBI queries and events. They are durable when the response is sent, and may be sent again."""
-        log = self._service.events
-        if log is None:
-            raise UnsupportedByModelError("this service does not accept events: start it with --judgments")
-        model = self._service.existing(model_of(request))
-        batch = await self._reader.parse(request, partial(parse_events, model=model, now=log.moment))
+        """Take in UBI queries and events. They are durable when the response is sent, and may be sent again.
+
+        Events on a list of /v1/rerank are votes: chosen (or click), cited, liked, disliked, and undo.
+        """
+        log, reranker = self._service.events, self._service.reranker
+        if log is None and reranker is None:
+            raise UnsupportedByModelError("this service does not accept events: start it with --judgments or --memory")
+        model = "" if log is None else self._service.existing(model_of(request))
+        now = None if log is None else log.moment
+        batch = await self._reader.parse(request, partial(parse_events, model=model, now=now))
         caller = self._caller(request)
         seconds = self._service.settings.judgment_seconds
         message = f"the event store did not respond within {seconds:g} seconds: try again, that is safe"
 
         def record() -> tuple[dict[str, int], int, int]:
+            if log is None:
+                return ({_NO_LOG: len(batch.lists)} if batch.lists else {}), len(batch.clicks), 0
             lists, unsigned = log.attributed(batch.lists, caller)
             return log.record(lists, batch.clicks), log.unknown(batch.clicks, lists), unsigned
 
-        ignored, unknown, unsigned = await self._lane.run(record, seconds, partial(NotStoredError, message))
+        def learn() -> Counter[str]:
+            if reranker is None:
+                return Counter({_NO_MEMORY: len(batch.votes)})
+            return reranker.learn(batch.votes, names_clients=caller is None)
+
+        late = partial(NotStoredError, message)
+        refused = await self._memory_lane.run(learn, seconds, late) if batch.votes else Counter[str]()
+        ignored, unknown, unsigned = await self._lane.run(record, seconds, late)
         queries = len(batch.lists) - sum(ignored.values())
         if unknown:
             ignored[_UNKNOWN] = unknown
-        ignored = {**batch.ignored, **ignored}
-        return json_response(EventsResponse(queries, len(batch.clicks) - unknown, ignored, unsigned or UNSET))
+        ignored = {**batch.ignored, **ignored, **refused}
+        events = len(batch.clicks) - unknown + len(batch.votes) - refused.total()
+        return json_response(EventsResponse(queries, events, ignored, unsigned or UNSET))
 
     def _caller(self, request: Request) -> str | None:
         """Return who reports lists: a key and an address; None if it may name clients."""
@@ -283,11 +304,71 @@ class _Feedback:
         return replace(ranking, query_id=query_id)
 
 
+# --- /v1/rerank: documents of any retriever ---------------------------------------------------------------------------
+
+
+class _RerankEndpoints:
+    """Handles /v1/rerank."""
+
+    def __init__(self, service: Service, reader: RequestReader) -> None:
+        self._service = service
+        self._reader = reader
+        self._upstream_lane = Lane("the upstream reranker", _ENGINE_CALLS)
+        self._lane = Lane("the memory", 4)
+
+    def close(self) -> None:
+        """Start no more work."""
+        self._upstream_lane.close()
+        self._lane.close()
+
+    async def rerank(self, request: Request) -> Response:
+        """Reorder documents of any retriever by what people chose for similar questions.
+
+        If anything goes wrong, they come back in the order of their scores or, without scores, as they were sent.
+        """
+        reranker, settings = self._service.reranker, self._service.settings
+        if reranker is None:
+            raise HttpError(409, "no-memory", "there is no memory: start the service with --memory FILE")
+        body = await self._reader.parse(request, bodies.parse_rerank)
+        documents = [(None, each) if isinstance(each, str) else (each.id, each.text) for each in body.documents]
+        n = body.top_n or len(documents)
+        user = body.user or request.headers.get(CLIENT_HEADER) or None
+        scores, fallback = body.scores, None
+        if scores is None and reranker.upstream is not None:
+            try:
+                scores = await self._upstream_lane.run(
+                    lambda: reranker.prior(body.query, [text for _, text in documents], body.model),
+                    settings.rerank_seconds,
+                )
+            except (EngineError, TimeoutError, HttpError) as error:
+                fallback = self._fell_back(Fallback.UPSTREAM_DOWN, error)
+        try:
+            name, hits = await self._lane.run(
+                lambda: reranker.rerank(body.query, documents, scores, n, user), settings.deadline
+            )
+        except (TimeoutError, HttpError) as error:
+            fallback = self._fell_back(Fallback.LATE, error)
+            name, hits = reranker.in_given_order(scores, len(documents), n)
+        except StoreError as error:
+            fallback = self._fell_back(Fallback.MODEL_ERROR, error)
+            name, hits = reranker.in_given_order(scores, len(documents), n)
+        return json_response(to_rerank_response(name, hits, body, fallback))
+
+    def _fell_back(self, fallback: Fallback, error: Exception) -> Fallback:
+        self._service.observer.fallback("memory", fallback)
+        add_log_fields(fallback=fallback, detail=str(error) or type(error).__name__)
+        return fallback
+
+
 # --- handlers of /v1/rules: what editors want for a query -------------------------------------------------------------
 
 
 LIST_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "history": ("true lists also rules that ended.", {"type": "string", "enum": ["true", "false"]})
+    "history": ("true lists also rules that ended.", {"type": "string", "enum": ["true", "false"]}),
+    "effects": (
+        "true adds what people chose before the rules that hold and since.",
+        {"type": "string", "enum": ["true", "false"]},
+    ),
 }
 REMOVE_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
     "rule": ("The number of the rule.", {"type": "string", "pattern": "^[0-9]{1,18}$"})
@@ -325,7 +406,7 @@ class _RuleEndpoints:
 
     async def _check_document(self, rule: Rule) -> None:
         """Raise `DataError` if the attached engine does not know the document of a rule; if it is away, do nothing."""
-        if self._searcher is None or rule.action is Action.HIDE:
+        if self._searcher is None or rule.action not in (Action.PIN, Action.BOOST):
             return
         engine, seconds = self._searcher.engine, self._service.settings.engine_seconds
         with suppress(EngineError, ParameterError, HttpError):  # without its answer, the rule is taken as it is
@@ -336,12 +417,15 @@ class _RuleEndpoints:
                 raise DataError(f"the engine has no document {rule.document!r}: check the id of the document")
 
     async def list_rules(self, request: Request) -> Response:
-        """Return the rules that hold and, with history=true, those that ended."""
-        given = request.query_params.get("history", "false")
-        if given not in ("true", "false"):
-            raise DataError(f"history must be true or false, got {given[:100]!r}")
-        rules = await self._run(lambda: self._service.rules.store.rules(history=given == "true"))
-        return json_response(RulesResponse([to_rule_response(rule) for rule in rules]))
+        """Return the rules that hold and, with history=true, those that ended; with effects=true what they changed."""
+        wanted = {name: _is_true(request, name) for name in LIST_PARAMETERS}
+
+        def listed() -> RulesResponse:
+            rules = self._service.rules.store.rules(history=wanted["history"])
+            effects = self._service.rules.effects(rules) if wanted["effects"] else {}
+            return RulesResponse([to_rule_response(rule, effects.get(rule.number)) for rule in rules])
+
+        return json_response(await self._run(listed))
 
     async def remove_rule(self, request: Request) -> Response:
         """End a rule. It stays in the history."""
@@ -374,6 +458,13 @@ class _RuleEndpoints:
         seconds = self._service.settings.judgment_seconds
         message = f"the database did not respond within {seconds:g} seconds: try again, that is safe"
         return await self._lane.run(call, seconds, partial(NotStoredError, message))
+
+
+def _is_true(request: Request, name: str) -> bool:
+    given = request.query_params.get(name, "false")
+    if given not in ("true", "false"):
+        raise DataError(f"{name} must be true or false, got {given[:100]!r}")
+    return given == "true"
 
 
 def _author(request: Request) -> str:
@@ -432,6 +523,10 @@ class Endpoints:
         self.reader = RequestReader(service, metrics)
         self.feedback = _Feedback(service, self.reader)
         self.rules = _RuleEndpoints(service, self.reader, searcher)
+        self.rerank = _RerankEndpoints(service, self.reader)
+        self.has_models = bool(service.slots)
+        # Only lists that this service has handed out can be voted on, so that it is safe without keys.
+        self.open_roles = {Role.QUERY} if service.reranker is None else {Role.QUERY, Role.EVENTS}
         self._audit_lane = Lane("the audit log", 1)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
@@ -445,6 +540,7 @@ class Endpoints:
             lane.close()
         self.feedback.close()
         self.rules.close()
+        self.rerank.close()
         self.reader.close()
 
     def is_overloaded(self, scope: Scope) -> bool:
@@ -623,6 +719,8 @@ class Endpoints:
                 f"{name} {'is being loaded' if reason is None else 'was refused'}" for name, reason in missing.items()
             ]
             raise HttpError(503, "no-model", f"{', '.join(why)}: GET /v1/model and the log have the reason")
+        if self._service.waits_for_memory:
+            raise HttpError(503, "no-memory", "the memory is being read: try again")
         if self._service.waits_for_database:
             raise HttpError(
                 503, "no-rules", "the database is away, and there is no copy of its rules and judgments: see the log"

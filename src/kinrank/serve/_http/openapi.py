@@ -42,6 +42,12 @@ EXAMPLES: dict[type[Any], Any] = {
         "also_similar": True,
         "days": 14,
     },
+    bodies.RerankBody: {
+        "query": "How do I reset my password?",
+        "documents": [{"id": "billing", "text": "Pay by card."}, {"id": "account", "text": "Reset it under Settings."}],
+        "top_n": 1,
+        "user": "ann",
+    },
     bodies.PreviewBody: {"query": "rocky horror", "also_similar": True},
     EventsBody: {
         "queries": [
@@ -150,7 +156,8 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
     structs |= {bodies.PackedRankBody, ErrorResponse}
     _, schemas = msgspec.json.schema_components(sorted(structs, key=repr), ref_template=_REF)
     for kind in (Ranking, SearchResponse, QueryWeights, QueryExplanation, Neighbor, Preview, TouchedQuery):
-        _describe_fields(schemas[kind.__name__], kind)
+        if kind.__name__ in schemas:  # a service without models has no rankings
+            _describe_fields(schemas[kind.__name__], kind)
     paths: dict[str, dict[str, Any]] = {}
     for operation in documented:
         paths.setdefault(operation.path, {})[operation.method.lower()] = operation.document()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -13,12 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from kinrank import errors
-from kinrank.serve._http.bodies import JSON, SearchBody
+from kinrank.memory.memory import Hit
+from kinrank.serve._http.bodies import JSON, RerankBody, RerankDocument, SearchBody
 from kinrank.serve._insight import StoredExample
 from kinrank.serve._models import ModelSlot, Rollout
-from kinrank.serve._rules import Action, Rule
+from kinrank.serve._rules import Action, Effect, Rule
 from kinrank.serve._search import SearchResult
-from kinrank.serve.messages import QueryExplanation, Ranking
+from kinrank.serve.messages import Fallback, QueryExplanation, Ranking
 
 Unseen = Annotated[
     int,
@@ -44,6 +46,13 @@ Remembered = Annotated[
     list[str], Meta(description="The candidates that the engine did not find, but people chose for this query.")
 ]
 RememberedProblem = Annotated[str, Meta(description="Why remembered documents could not be added.")]
+Kin = Annotated[
+    str,
+    Meta(
+        description="The engine found nothing for the query; this judged query is spelled almost like it. Documents, "
+        "if there are any, are those of this query."
+    ),
+]
 DocumentFields = Annotated[dict[str, dict[str, Any]], Meta(description="The requested fields of each document, by id.")]
 
 
@@ -91,6 +100,7 @@ class SearchResponse(Ranking):
     titles: dict[str, str] | UnsetType = UNSET
     remembered: Remembered | UnsetType = UNSET
     remembered_problem: RememberedProblem | UnsetType = UNSET
+    kin: Kin | UnsetType = UNSET
 
 
 class LoadedModel(Struct):
@@ -163,6 +173,9 @@ class RuleResponse(Struct, kw_only=True):
     removed: datetime | None
     removed_by: str | None
     words: Annotated[str, Meta(description="What it does.")]
+    effect: Annotated[str, Meta(description="How often people chose its document before it and since.")] | UnsetType = (
+        UNSET
+    )
 
 
 class RulesResponse(Struct):
@@ -195,6 +208,33 @@ class WithdrawResponse(Struct):
     withdrawn: int
 
 
+class RerankedDocument(Struct, omit_defaults=True):
+    """A document as it was sent."""
+
+    text: str
+    id: str | int | None = None
+
+
+class RerankResult(Struct):
+    """A document in its new place."""
+
+    index: Annotated[int, Meta(description="Its place in the request, from 0.")]
+    relevance_score: Annotated[float, Meta(description="From 0 to 1; compare it within a list only.")]
+    reason: str
+    document: RerankedDocument | UnsetType = UNSET
+
+
+class RerankResponse(Struct):
+    """Documents, best first."""
+
+    id: Annotated[str, Meta(description="The list, which events name as query_id.")]
+    results: list[RerankResult]
+    fallback: Annotated[
+        Fallback | UnsetType,
+        Meta(description="Why memory did not rank (late, model-error), or what it started from (upstream-down)."),
+    ] = UNSET
+
+
 class StatusResponse(Struct):
     """State of the process."""
 
@@ -212,6 +252,26 @@ class ReadyResponse(Struct):
 def json_response(response: object, headers: dict[str, str] | None = None) -> Response:
     """Return a response in JSON."""
     return Response(msgspec.json.encode(response), headers=headers, media_type=JSON)
+
+
+def to_rerank_response(
+    name: str, hits: Sequence[Hit], body: RerankBody, fallback: Fallback | None = None
+) -> RerankResponse:
+    """Return the response for documents in a new order."""
+
+    def document(given: str | RerankDocument) -> RerankedDocument:
+        return RerankedDocument(given) if isinstance(given, str) else RerankedDocument(given.text, given.id)
+
+    results = [
+        RerankResult(
+            hit.place,
+            1 / (1 + math.exp(-hit.score)),
+            hit.reason,
+            document(body.documents[hit.place]) if body.return_documents else UNSET,
+        )
+        for hit in hits
+    ]
+    return RerankResponse(name, results, fallback or UNSET)
 
 
 def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[str, str]) -> SearchResponse:
@@ -235,15 +295,18 @@ def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[s
         titles={doc_id: titles[doc_id] for doc_id in shown if doc_id in titles} if body.explain else UNSET,
         remembered=result.remembered or UNSET,
         remembered_problem=result.problem or UNSET,
+        kin=result.kin or UNSET,
     )
 
 
-def to_rule_response(rule: Rule) -> RuleResponse:
-    """Return the response for a rule."""
+def to_rule_response(rule: Rule, effect: Effect | None = None) -> RuleResponse:
+    """Return the response for a rule, with what changed since if it is known."""
     values = {each.name: getattr(rule, each.name) for each in fields(rule) if each.name != "number"}
     for name in ("created", "expires", "removed"):
         values[name] = None if values[name] is None else datetime.fromtimestamp(values[name], UTC)
-    return RuleResponse(rule=rule.number, words=rule.words, **values)
+    return RuleResponse(
+        rule=rule.number, words=rule.words, effect=UNSET if effect is None else effect.words or UNSET, **values
+    )
 
 
 def to_examples_response(examples: Sequence[StoredExample]) -> ExamplesResponse:

@@ -42,6 +42,7 @@ class Options:
     port: int = 8080
     fd: int | None = None
     keys: str | None = None
+    memory: str | None = None
     judgments: str | None = None
     checkpoints: str | None = None
     cache: str | None = None
@@ -56,7 +57,6 @@ class Options:
     titles: str | None = None
     texts: str | None = None
     open_to_all: bool = False
-    drain_seconds: float = 5.0
     settings: Settings = field(default_factory=Settings)
 
     def check(self) -> None:
@@ -75,6 +75,10 @@ class Options:
                 "judgments need a key with role admin, but there are no keys: create one with kinrank admin key keys "
                 "ops --role admin, and pass --keys keys"
             )
+        if not self.models and self.memory is None:
+            raise ParameterError("there is nothing to serve: pass a model folder, or --memory FILE")
+        if not self.models and (self.judgments or self.engine):
+            raise ParameterError("--judgments and --engine are for a model: pass its folder")
         if self.settings.log_shown and self.judgments is None:
             raise ParameterError("lists that were shown are kept in the database of --judgments: pass it, too")
         for folder in self.models.values():
@@ -82,7 +86,7 @@ class Options:
                 raise ParameterError(f"{folder} does not exist: expected a folder written by kinrank train")
         if self.settings.explore and not any(map(_may_explore, self.models.values())):
             raise ParameterError(
-                "--explore draws from what people may choose, and no model takes that: train one with kinrank train, "
+                "explore draws from what people may choose, and no model takes that: train one with kinrank train, "
                 "on queries with texts and document ids"
             )
 
@@ -133,6 +137,7 @@ def build_app(options: Options) -> RequestMiddleware:
         judgments=options.judgments,
         checkpoints=options.checkpoints,
         cache=options.cache,
+        memory=options.memory,
         client_secret=b"" if options.client_secret is None else Path(options.client_secret).read_bytes(),
         search=FeatureSet.read(options.features) if options.engine and options.features else None,
         watch=[] if keys is None else [keys.refresh],
@@ -151,7 +156,7 @@ def build_app(options: Options) -> RequestMiddleware:
         keys=keys,
         searcher=searcher,
         local_only=options.keys is None and not options.open_to_all,
-        drain_seconds=options.drain_seconds,
+        drain_seconds=options.settings.drain_seconds,
         on_load=freeze_loaded,
         on_shutdown=close,
     )

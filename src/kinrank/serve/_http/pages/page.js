@@ -151,13 +151,17 @@ async function search(query) {
   const took = Math.round(performance.now() - start);
   if (found.ids.length === 0) {
     $("result").hidden = true;
-    return note("The engine found nothing for this query.");
+    note("The engine found nothing for this query.");
+    return suggest(query, found.kin);
   }
   const why = found.explanation;
   const choosing = events && found.query_id ? (id) => choose(found, query, id) : undefined;
   show(found.engine_ids, found, why, found.titles || {}, "Before: the engine's order", choosing);
   if (found.fallback) fallback(found);
-  else note("Ranked in " + took + " ms, including the engine." + (why && why.unusual > 0.99 ? " No judged query is close to this one." : ""));
+  else if (found.kin) {
+    note("The engine found nothing for this query. These are the documents of “" + found.kin + "”.");
+    suggest(query, found.kin);
+  } else note("Ranked in " + took + " ms, including the engine." + (why && why.unusual > 0.99 ? " No judged query is close to this one." : ""));
 }
 
 async function rank(body, title) {
