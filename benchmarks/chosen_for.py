@@ -10,7 +10,9 @@ queries are written with ``kinrank admin index``'s code; others are asked. Queri
 - *text, memory*: `kinrank.Memory` of the known queries reorders the first 100 hits and adds up to ten documents, as the
   service does;
 - *text + field, memory*: the same on the hits of the field: kin on top;
-- *own text left in*: the boost-chosen search for those 150 known queries, with and without their own texts: the leak.
+- *own text left in*: the boost-chosen search for those 150 known queries, with and without their own texts: the leak;
+- with ``--train yes``, *KinRanker* and *KinRanker + field*: trained on features of 600 known queries as `kinrank log`
+  logs them, from the hits of *text* and of *text + field* with boost 1, without weights per query.
 
 NDCG@10 and recall@100 are relative to all relevant documents. ``--asked`` is how many queries are asked, at most.
 ``KINRANK_ELASTICSEARCH`` is the address of a running server; without it, one is started.
@@ -37,13 +39,15 @@ from benchmarks.common import data_dir, log_progress, msrd
 from benchmarks.encoders import msrd_texts
 from benchmarks.engine_msrd import running
 from benchmarks.memory_collections import READERS, even_folds, relevant, texts
-from kinrank import Memory
+from kinrank import KinRanker, Memory, QuerySet
 from kinrank.engines import FeatureSet, connect
+from kinrank.engines.base import RetryingPool
 from kinrank.engines.chosen_for import Choice, TextLimits
+from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.memory.kin import families_of
 
-OPTIONS = {"collection": ("all", "govuk", "scifact", "nfcorpus", "msrd"), "asked": "200"}
+OPTIONS = {"collection": ("all", "govuk", "scifact", "nfcorpus", "msrd"), "asked": "200", "train": ("no", "yes")}
 PORT = 9295
 PARTS, MOVIES, TUNED = 4, 4_000, 150
 BOOSTS = (1, 2, 4)
@@ -54,6 +58,23 @@ INDEX = {
         "properties": {"text": {"type": "text", "fields": {"english": {"type": "text", "analyzer": "english"}}}}
     },
 }
+TRAINED = 600
+TEXT_COLUMN = "text"
+SEEN = """
+[search]
+multi_match = ["text.english", "text"]
+type = "most_fields"
+[features]
+english = { match = "text.english" }
+plain = { match = "text" }
+all = { match = "text.english", operator = "and" }
+phrase = { phrase = "text.english", slop = 3 }
+words = { query_length = "words" }
+"""
+SEEN_WITH_FIELD = f"""{SEEN.replace('"text"]', '"text", "chosen_for"]')}
+chosen = {{ match = "chosen_for" }}
+chosen_phrase = {{ phrase = "chosen_for" }}
+"""
 Asked = dict[str, Mapping[str, float]]
 """The grades of the relevant documents of each query."""
 Search = Callable[[str], list[str]]
@@ -68,12 +89,12 @@ class Collection:
     splits: Mapping[str, NDArray[np.bool_]]
 
 
-def run(collection: str, asked: str) -> dict[str, object]:
+def run(collection: str, asked: str, train: str) -> dict[str, object]:
     """Return quality, time and size by collection and split."""
     server = os.environ.get("KINRANK_ELASTICSEARCH")
     with nullcontext(server) if server else running("elasticsearch", port=PORT) as address:
         names = [name for name in OPTIONS["collection"] if name != "all"] if collection == "all" else [collection]
-        return {name: measure(name, read(name), str(address), int(asked)) for name in names}
+        return {name: measure(name, read(name), str(address), int(asked), trained=train == "yes") for name in names}
 
 
 def read(name: str) -> Collection:
@@ -121,7 +142,7 @@ def official_texts(name: str) -> set[str]:
         return {each["text"] for each in map(json.loads, lines) if each["_id"] in test}
 
 
-def measure(name: str, collection: Collection, address: str, n_asked: int) -> dict[str, object]:
+def measure(name: str, collection: Collection, address: str, n_asked: int, *, trained: bool) -> dict[str, object]:
     """Return the figures of one collection."""
     with connect(f"{address}/chosen-for-{name}", features(None), timeout=60.0) as engine:
         assert isinstance(engine, LuceneEngine)
@@ -130,7 +151,7 @@ def measure(name: str, collection: Collection, address: str, n_asked: int) -> di
         before = size_of(engine)
         figures: dict[str, object] = {"documents": len(collection.documents), "queries": len(collection.asked)}
         for split, asked in collection.splits.items():
-            figures[split] = measure_split(engine, collection, asked, n_asked)
+            figures[split] = measure_split(engine, collection, asked, n_asked, trained=trained)
             log_progress(f"{name}, {split}: {figures[split]}")
         figures["index MB without and with the field"] = [round(each / 1e6, 2) for each in (before, size_of(engine))]
         engine.delete_index()
@@ -138,7 +159,7 @@ def measure(name: str, collection: Collection, address: str, n_asked: int) -> di
 
 
 def measure_split(
-    engine: LuceneEngine, collection: Collection, held_out: NDArray[np.bool_], n_asked: int
+    engine: LuceneEngine, collection: Collection, held_out: NDArray[np.bool_], n_asked: int, *, trained: bool
 ) -> dict[str, object]:
     """Return the figures of one split."""
     rng = np.random.default_rng(1)
@@ -167,6 +188,9 @@ def measure_split(
         "text, memory": remembering(text_only, memory),
         "text + field, memory": remembering(field, memory),
     }
+    if trained:
+        ways["KinRanker"] = ranking(with_features(engine, FeatureSet.parse(SEEN)), known)
+        ways["KinRanker + field"] = ranking(with_features(engine, FeatureSet.parse(SEEN_WITH_FIELD)), known)
     for way in ways.values():  # opens connections and compiles
         for text in tuned:
             way(text)
@@ -225,6 +249,31 @@ def remembering(engine: LuceneEngine, memory: Memory) -> Search:
         hits = engine.search(text, size=100)
         found = memory.rerank(text, hits.doc_id.tolist(), hits.score.tolist(), recall=10)
         return [str(hit.id) for hit in found[:100]]
+
+    return search
+
+
+def ranking(engine: LuceneEngine, known: Asked) -> Search:
+    """Return a search whose hits KinRanker orders, trained on known queries as they are logged."""
+    some = list(known.items())[:TRAINED]
+    judged = QuerySet.from_arrays(
+        np.empty((sum(len(grades) for _, grades in some), 0)),
+        [grade for _, grades in some for grade in grades.values()],
+        qid=np.repeat(np.arange(len(some)), [len(grades) for _, grades in some]),
+        doc_id=[number for _, grades in some for number in grades],
+        query_columns={TEXT_COLUMN: [text for text, _ in some]},
+    )
+    logged = [query for query, _ in FeatureLogger(engine).log(judged, RetryingPool(2)) if query is not None]
+    train = QuerySet.concat(logged)
+    ranker = KinRanker(local=False, n_repeats=1, encoder=None).fit(train.replace(y=train.grades))
+
+    def search(text: str) -> list[str]:
+        hits, rows = engine.search_features(text, size=100)
+        if not len(hits):
+            return []
+        group = {"qid": np.zeros(len(hits)), "doc_id": hits.doc_id, "query_columns": {TEXT_COLUMN: [text]}}
+        found = QuerySet.from_arrays(rows, feature_names=engine.feature_names, **group)
+        return hits.doc_id[np.argsort(-ranker.predict(found), kind="stable")].tolist()
 
     return search
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank.data.tables import ColumnNames
-from kinrank.engines.logger import read_judgments, read_vectors
+from kinrank.engines.logger import agreement, read_judgments, read_vectors
 from kinrank.errors import DataError, FileFormatError
 
 LINES = 'qid,query,doc_id,y\n1,"red, car",007,2\n1,"red, car",9,0\n2,7,007,1\n'
@@ -40,7 +41,7 @@ def test_other_column_names_and_a_quote_in_a_query(tmp_path: Path):
         ("j.csv", "qid,query,doc_id,y\n1,a,b,1\n2,a,b,\n", "a judgment of query '2' has no grade"),
         ("j.csv", "qid,query,doc_id,y\n1,a\n", "cannot be read as a table"),
         ("j.parquet", "nonsense", "cannot be read as Parquet"),
-        ("j.json", "{}", "unknown format of judgments"),
+        ("j.xml", "", "unknown format of judgments"),
     ],
 )
 def test_invalid_table_raises(tmp_path: Path, name: str, text: str, problem: str):
@@ -91,3 +92,42 @@ def test_other_columns_are_dropped_or_belong_to_the_query(tmp_path: Path):
         read_judgments(tmp_path / "j.csv")
     judged = read_judgments(tmp_path / "j.csv", drop=["price"], query=["month"])
     assert {name: values.tolist() for name, values in judged.query_columns.items()} == {"text": ["a"], "month": [7]}
+
+
+def test_exports_of_quepid_are_read(tmp_path: Path):
+    (tmp_path / "q.csv").write_text('query,docid,rating\nstar wars,007,3\nstar wars,12,0\n"no, hits",,\nunrated,5,\n')
+    judged = read_judgments(tmp_path / "q.csv")
+    assert judged.query_columns["text"].tolist() == ["star wars"]
+    assert (judged.doc_id.tolist(), judged.grades.tolist()) == (["007", "12"], [3, 0])  # type: ignore[union-attr]
+
+
+RATINGS = {"query": "red dress", "ratings": [{"docId": "B07", "rating": "0.700"}, {"docId": "B08", "rating": "0.0"}]}
+LIST = {"name": "n", "type": "LLM_JUDGMENT", "judgmentRatings": [RATINGS]}
+
+
+@pytest.mark.parametrize("body", [LIST, {"hits": {"hits": [{"_id": "1", "_source": LIST}]}}])
+def test_judgments_of_the_search_relevance_workbench_are_read(tmp_path: Path, body: dict[str, object]):
+    (tmp_path / "j.json").write_text(json.dumps(body))
+    judged = read_judgments(tmp_path / "j.json")
+    assert judged.query_columns["text"].tolist() == ["red dress"]
+    assert judged.doc_id.tolist() == ["B07", "B08"]  # type: ignore[union-attr]
+    np.testing.assert_allclose(judged.grades, [0.7, 0.0])
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"judgmentRatings": [{"query": "a", "ratings": [{"docId": "b"}]}]}'])
+def test_other_json_is_refused(tmp_path: Path, text: str):
+    (tmp_path / "j.json").write_text(text)
+    with pytest.raises(FileFormatError, match="not judgments of the Search Relevance Workbench"):
+        read_judgments(tmp_path / "j.json")
+
+
+def test_ratings_weigh_as_much_as_they_agree_with_people(tmp_path: Path):
+    (tmp_path / "people.csv").write_text("query,docid,rating\nAlien,a,2\nAlien,b,1\nAlien,c,0\nheat,a,1\n")
+    people = read_judgments(tmp_path / "people.csv")
+    for ratings, weight in (("9,5,1", 1.0), ("1,5,9", 0.0), ("5,5,5", 0.0), ("9,3,5", 1 / 3)):
+        rows = "".join(f"alien ,{name},{value}\n" for name, value in zip("abc", ratings.split(","), strict=True))
+        (tmp_path / "model.csv").write_text(f"query,docid,rating\n{rows}dune,a,4\n")
+        assert agreement(read_judgments(tmp_path / "model.csv"), people) == pytest.approx(weight)
+    (tmp_path / "model.csv").write_text("query,docid,rating\ndune,a,4\n")
+    with pytest.raises(DataError, match="no two documents have different grades in both"):
+        agreement(read_judgments(tmp_path / "model.csv"), people)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -24,22 +25,26 @@ from kinrank.data.parquet import read_parquet, read_parquet_table, write_parquet
 from kinrank.data.query_rows import as_ids, offsets_of
 from kinrank.data.queryset import QuerySet, write_folder
 from kinrank.data.tables import ENGINE_RANK, TITLE, ColumnNames
-from kinrank.data.texts import TEXT, VECTORS, align_vectors
+from kinrank.data.texts import TEXT, VECTORS, align_vectors, normalize_text
 from kinrank.engines.base import Engine, RetryingPool
 from kinrank.errors import DataError, FileFormatError, ParameterError
 
 # --- read judgments from a table with one row per judged document, and query vectors from Parquet ---------------------
 
 
-FORMATS = ".tsv or .csv with a header (optionally .gz or .xz), or .parquet"
+FORMATS = ".tsv or .csv with a header (optionally .gz or .xz), .parquet, or .json of the Search Relevance Workbench"
 
 
 _MEANINGS = {"qid": "query ids", "text": "query texts", "doc_id": "document ids", "y": "grades"}
 _TEXTS = ("query", "text")
+_QUEPID = ("query", "docid", "rating")
 
 
 def read_judgments(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
     r"""Read judged documents without features. The text of a query becomes the query column "text".
+
+    Exports of Quepid (the columns query, docid and rating) and of OpenSearch's Search Relevance Workbench (JSON: what
+    imports judgments, or the response that lists them) are recognized. What has no rating there is left out.
 
     Parameters
     ----------
@@ -114,10 +119,72 @@ def read_vectors(path: PathLike, judged: QuerySet, **columns: Unpack[ColumnNames
 def _read_table(path: Path, columns: ColumnNames) -> pa.Table:
     if path.suffix == ".parquet":
         return read_parquet_table(path)
+    if path.suffix == ".json":
+        return _read_workbench(path)
     if table_suffix(path) not in SEPARATORS:
         raise DataError(f"{path}: unknown format of judgments; expected {FORMATS}")
-    ids = (columns.get("qid", "qid"), columns.get("doc_id", "doc_id"))
-    return read_delimited(path, as_text=(*ids, *_TEXTS, *filter(None, [columns.get("text")])))
+    ids = (columns.get("qid", "qid"), columns.get("doc_id", "doc_id"), _QUEPID[1])
+    table = read_delimited(path, as_text=(*ids, *_TEXTS, *filter(None, [columns.get("text")])))
+    if not set(_QUEPID) <= set(table.column_names) or {"doc_id", "y"} & columns.keys():
+        return table
+    table = table.filter(pc.is_valid(table["rating"]))
+    return table.rename_columns([{"docid": "doc_id", "rating": "y"}.get(name, name) for name in table.column_names])
+
+
+def _read_workbench(path: Path) -> pa.Table:
+    """Read judgments of the Search Relevance Workbench: the body that imports them, or the response with them."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+        lists = [hit["_source"] for hit in body["hits"]["hits"]] if "hits" in body else [body]
+        rows = [
+            {"query": str(of_query["query"]), "doc_id": str(each["docId"]), "y": float(each["rating"])}
+            for found in lists
+            for of_query in found["judgmentRatings"]
+            for each in of_query["ratings"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileFormatError(
+            path,
+            0,
+            f"not judgments of the Search Relevance Workbench ({error!r}): expected judgmentRatings, each with "
+            "query and ratings, which have docId and rating",
+        ) from None
+    schema = pa.schema([("query", pa.string()), ("doc_id", pa.string()), ("y", pa.float64())])
+    return pa.Table.from_pylist(rows, schema)
+
+
+def agreement(rated: QuerySet, trusted: QuerySet) -> float:
+    """Return a weight for ratings that few would sign, such as those of a language model: how they agree with others.
+
+    Of the pairs of documents that `trusted` grades differently for a query that both have, the share that `rated`
+    orders alike, minus the share that it orders the other way round, and 0 if that is below 0. Queries are compared by
+    their texts.
+
+    Examples
+    --------
+    >>> asked = {"qid": [1, 1, 1], "doc_id": ["a", "b", "c"], "query_columns": {"text": ["alien"]}}
+    >>> people = QuerySet.from_arrays(np.empty((3, 0)), [2, 1, 0], **asked)
+    >>> agreement(QuerySet.from_arrays(np.empty((3, 0)), [9, 3, 5], **asked), people)
+    0.3333333333333333
+    """
+    known = dict(map(_grades_of, trusted))
+    alike = pairs = 0
+    for text, ratings in map(_grades_of, rated):
+        both = [(ratings[name], grade) for name, grade in known.get(text, {}).items() if name in ratings]
+        for place, (rating, grade) in enumerate(both):
+            for other, lower in both[:place]:
+                if grade != lower:
+                    pairs += 1
+                    alike += int(np.sign(rating - other) * np.sign(grade - lower))
+    if not pairs:
+        raise DataError("no two documents have different grades in both for one query: judge some of its queries")
+    return max(alike / pairs, 0.0)
+
+
+def _grades_of(query: QuerySet) -> tuple[str, dict[str, float]]:
+    names = [] if query.doc_id is None else query.doc_id.tolist()
+    grades = zip(map(str, names), query.grades.tolist(), strict=True)
+    return normalize_text(str(query.query_columns[TEXT][0])), dict(grades)
 
 
 def _text_column(table: pa.Table, columns: ColumnNames) -> str:

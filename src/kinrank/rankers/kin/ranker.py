@@ -341,7 +341,7 @@ class KinRanker(WeightedRanker, Ranker):
         dropped = ",".join(names)
         return [
             f"{len(names)} of {len(gains)} features have less than {_HARDLY_USED:.0%} of what trees gain, together: "
-            f"train without them (--columns drop={dropped}) and compare; the engine then computes fewer"
+            f"train without them (--columns drop={dropped}) and compare; then kinrank serve asks the engine for fewer"
         ]
 
     # --- ranking --------------------------------------------------------------------------------------------------
