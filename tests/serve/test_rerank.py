@@ -151,9 +151,12 @@ def test_what_was_chosen_comes_first_for_a_paraphrase(client: Client, documents:
 
 
 def test_a_disliked_document_falls(client: Client):
-    for user in ("ann", "bob"):
-        vote(client, ask(client, user=user)["id"], "disliked", "billing")
-    assert order(ask(client, PARAPHRASE))[-1] == 0
+    def score() -> float:
+        return {hit["index"]: hit["relevance_score"] for hit in ask(client, PARAPHRASE)["results"]}[0]
+
+    before = score()
+    vote(client, ask(client)["id"], "disliked", "billing")
+    assert score() < before
 
 
 def test_a_vote_can_be_taken_back(client: Client):
@@ -437,7 +440,7 @@ def test_a_slow_one_is_not_waited_for_and_then_left_alone(make: Make):
         wake.set()
 
 
-def test_an_answer_that_drips_is_cut_off():
+def test_failures_of_it_are_told_apart():
     upstream = Upstream("http://127.0.0.1:1/v1/rerank", 0.2)
     with pytest.raises(EngineUnreachableError, match="cannot be reached"):
         upstream.scores("q", ["a"], None)

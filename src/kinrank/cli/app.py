@@ -73,7 +73,7 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     ),
 }
 _MOVED = {command.__name__: group for group, (_, commands) in _GROUPS.items() for command in commands}
-_OF_LOGS = ("format", "seen", "attributes", "max_rank", "memory", "since", "exclude")
+_OF_LOGS = ("format", "seen", "attributes", "max_rank", "since", "exclude")
 _OTHERS = ("cache", "titles", "texts", "retry_for")
 _MOVED_OPTIONS = {
     **{f"--{name.replace('_', '-')}": f"--columns {name}=COLUMN" for name in ("qid", "y", "doc_id", "text", "drop")},

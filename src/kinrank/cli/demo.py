@@ -15,6 +15,9 @@ from kinrank.registry import import_extra
 def demo(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on, at 127.0.0.1.")] = 8000,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    faq: Annotated[
+        bool, typer.Option("--faq", help="Answers of kinrank's documentation that learn from thumbs.")
+    ] = False,
     write: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write the movies, judgments and clicks as sample files instead."),
@@ -26,13 +29,15 @@ def demo(
         return
     uvicorn = import_extra("uvicorn", "demo")
     check_port("127.0.0.1", port)
-    with console.progress("loading movies and models"):
+    with console.progress("loading the documentation" if faq else "loading movies and models"):
         from kinrank.demo.demo import Demo
+        from kinrank.demo.faq import Faq
         from kinrank.demo.http.app import create_app
 
-        movies = Demo()
-        movies.search(movies.examples["helps"][0])  # compiles what ranks, so that the first search of the page is fast
-        app = create_app(movies)
+        shown = Faq() if faq else Demo()
+        # Compiles what ranks, so that the first search of the page is fast.
+        shown.search(shown.examples["examples" if faq else "helps"][0])
+        app = create_app(shown)
     address = f"http://127.0.0.1:{port}"
     typer.echo(address)
     console.info("Press Ctrl+C to stop.")

@@ -15,27 +15,29 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kinrank.demo.demo import Demo
+from kinrank.demo.faq import Faq
 from kinrank.errors import DataError
 
 HOSTS = ["127.0.0.1", "localhost"]
 _POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:"
 _LARGEST_BODY = 4096
-_PAGES = {
-    "/": ("demo.html", "text/html"),
-    "/demo.css": ("demo.css", "text/css"),
-    "/demo.js": ("demo.js", "text/javascript"),
-}
 
 
-def create_app(demo: Demo) -> Starlette:
-    """Return the ASGI application of the demo."""
+def create_app(demo: Demo | Faq) -> Starlette:
+    """Return the ASGI application of a demo."""
+    name = "demo" if isinstance(demo, Demo) else "faq"
+    pages = {
+        "/": (f"{name}.html", "text/html"),
+        "/demo.css": ("demo.css", "text/css"),
+        f"/{name}.js": (f"{name}.js", "text/javascript"),
+    }
 
     async def search(request: Request) -> dict[str, Any]:
         return await run_in_threadpool(demo.search, request.query_params.get("q", ""))
 
     async def choose(request: Request) -> dict[str, Any]:
         body = await _body(request)
-        return await run_in_threadpool(demo.choose, str(body.get("query", "")), str(body.get("movie", "")))
+        return await run_in_threadpool(demo.choose, str(body.get("query", "")), str(body.get("document", "")))
 
     async def forget(request: Request) -> dict[str, Any]:
         await _body(request)
@@ -45,7 +47,7 @@ def create_app(demo: Demo) -> Starlette:
     async def examples(request: Request) -> dict[str, Any]:  # noqa: ARG001
         return demo.examples
 
-    routes = [Route(path, _page(name, kind)) for path, (name, kind) in _PAGES.items()]
+    routes = [Route(path, _page(name, kind)) for path, (name, kind) in pages.items()]
     routes += [Route("/search", _json(search)), Route("/examples", _json(examples))]
     routes += [Route("/choose", _json(choose), methods=["POST"]), Route("/forget", _json(forget), methods=["POST"])]
     # Other sites must not reach the demo under a name that resolves to this machine.

@@ -104,7 +104,7 @@ function light(id) {
 async function choose(hit) {
   chosen.add(`${searched}\n${hit.id}`);
   $("forget").hidden = false;
-  show(await ask("/choose", { query: searched, movie: hit.id }));
+  show(await ask("/choose", { query: searched, document: hit.id }));
   $("note").textContent = `You chose ${hit.title}. Now ask for it in other words.`;
 }
 
