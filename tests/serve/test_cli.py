@@ -41,7 +41,7 @@ def test_key_prints_the_key_once(tmp_path: Path):
         (["{model}", "--set", "api_key"], "write it as name=value"),
         (
             ["{model}", "--set", "max_noveltie=2"],
-            "encoders, cache, titles, texts without --engine, got",
+            "encoders, cache, titles, texts, client_secret without --engine, got",
         ),
         (["{model}", "--set", "max_novelty=far"], "max_novelty must be float, got 'far'"),
         (["{model}", "--set", "in_flight=0"], "in_flight must be positive"),

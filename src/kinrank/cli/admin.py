@@ -308,7 +308,7 @@ def forget(
         list[str], typer.Option(metavar="ID", help="Client to forget, as it was named to the service; repeatable.")
     ],
     client_secret: Annotated[
-        str | None, typer.Option(metavar="FILE", help="File of kinrank serve --client-secret, if it has one.")
+        str | None, typer.Option(metavar="FILE", help="File of kinrank serve --set client_secret, if it has one.")
     ] = None,
     min_clients: Annotated[int, typer.Option(min=1, help="As in kinrank serve.")] = 3,
     folder: Annotated[
@@ -339,7 +339,7 @@ def forget(
         audit.close()
     finally:
         database.close()
-    hint = "" if lists or client_secret else "; if kinrank serve has a --client-secret, pass the same"
+    hint = "" if lists or client_secret else "; if kinrank serve has a client_secret, pass --client-secret"
     console.info(f"{database}: deleted {lists} lists and their clicks{hint}")
     for path in folder or ():
         held = held_queries(path, few)

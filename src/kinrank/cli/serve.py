@@ -12,7 +12,7 @@ from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
 
 _LISTS = ("unexplored", "trusted", "encoders")
-_FILES = ("cache", "titles", "texts")
+_FILES = ("cache", "titles", "texts", "client_secret")
 """A folder for copies of models from stores, which processes can share, by default a temporary one; and files with
 document titles and judged query texts for the web page, as ID<tab>TEXT lines."""
 SETTINGS = (
@@ -78,12 +78,6 @@ def serve(
             help="Clients that must have been shown a document of a query before it counts, and chosen it to lift it.",
         ),
     ] = 3,
-    client_secret: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="File whose content is mixed into the hashes of clients, outside the database."
-        ),
-    ] = None,
     engine: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Search engine for /v1/search, as in kinrank log.")
     ] = None,
@@ -128,7 +122,6 @@ def serve(
             memory=memory,
             judgments=judgments,
             checkpoints=checkpoints,
-            client_secret=client_secret,
             engine=engine,
             features=features,
             client=client,
