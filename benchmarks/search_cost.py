@@ -9,76 +9,102 @@ queries:
 - */v1/search*: the same and the ranking, over HTTP.
 - *weights from text*: KnnRanker describes the query by its text, so that its weights need no candidates; the engine
   ranks the first 100 hits with them, in one request.
+- *fewer features*: both with a model that was trained without the features that trees gain least from, together less
+  than ``--least`` of the gain; the service then asks the engine for the others. *NDCG@10* of both models on the judged
+  hits of other queries, and the p of the difference by query.
 - *feature by feature*: the CPU time of the engine for the request with one feature only, more than for the
   bare search. Unlike the time of a request, it depends little on other load.
 
-The log is kept in ``benchmarks/results/search_cost``.
+The log is kept in ``benchmarks/results/search_cost``. ``KINRANK_ELASTICSEARCH`` is the address of a running server;
+without it, one is started. ``--cpu no`` leaves out the times feature by feature.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import ttest_rel
 
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT, MOVIES, in_turn, index_movies, running
-from benchmarks.live_msrd import log_candidates, sample
+from benchmarks.live_msrd import log_candidates, sample, with_features
 from benchmarks.serve_load import cpu_seconds, free_port, started
 from kinrank import KinRanker, KnnRanker, QuerySet
 from kinrank.arrays import Float32
 from kinrank.data.texts import VECTORS
 from kinrank.engines import FeatureSet, connect
 from kinrank.engines.lucene import LuceneEngine
+from kinrank.measure import NDCG
 
-OPTIONS = {"queries": ("200", "20")}
+OPTIONS = {"queries": ("200", "60", "20"), "least": ("0.05", "0.01", "0.1", "0.2", "0.3"), "cpu": ("yes", "no")}
 PORT = 9290
 WINDOW, SIZE = 100, 10
 JUDGED = 1_000
 CPU_QUERIES = 20
+MEASURE = NDCG @ 10
 FUZZY = "title_fuzzy"
 """The feature that costs most."""
 Call = Callable[[str, Float32], object]
 
 
-def run(queries: str) -> dict[str, object]:
+def run(queries: str, least: str, cpu: str) -> dict[str, object]:
     """Return the times of all variants."""
     work = CHECKOUT / "benchmarks" / "results" / "search_cost"
     work.mkdir(parents=True, exist_ok=True)
     judged = sample(work, JUDGED + int(queries))
     features = FeatureSet.read(MOVIES / "features.toml")
+    server = os.environ.get("KINRANK_ELASTICSEARCH")
     with ExitStack() as stack:
-        address = stack.enter_context(running("elasticsearch", port=PORT))
+        address = server or stack.enter_context(running("elasticsearch", port=PORT))
         engine = stack.enter_context(connect(f"{address}/movies", features, timeout=60.0))
         assert isinstance(engine, LuceneEngine)
+        engine.delete_index()
         index_movies(engine, "elasticsearch", work)
-        logged = log_candidates(engine, judged[:JUDGED], work, "judged")
+        stack.callback(engine.delete_index)
+        logged = log_candidates(engine, judged, work)
+        known = np.isin(logged.qid, judged[:JUDGED].qid)
+        train, test, asked = logged[known], logged[~known], judged[JUDGED:]
         # One repeat, as if there were 2,000 judged queries or more: each repeat adds tree models.
-        KinRanker(group_column="movie", n_repeats=1).fit(logged).save(work / "kin", examples=logged[:20])
-        asked = judged[JUDGED:]
-        with serving(work, f"{address}/movies") as search:
+        whole_model = KinRanker(group_column="movie", n_repeats=1).fit(train)
+        order = np.argsort(whole_model.feature_importances_)
+        gains = whole_model.feature_importances_[order] / whole_model.feature_importances_.sum()
+        kept = features.only({features.names[place] for place in order[np.cumsum(gains) >= float(least)]})
+        fewer_model = KinRanker(group_column="movie", n_repeats=1).fit(with_features(train, kept))
+        values = [
+            MEASURE.per_query(test.grades, model.predict(each), test.offsets)
+            for model, each in ((whole_model, test), (fewer_model, with_features(test, kept)))
+        ]
+        whole_model.save(work / "kin", examples=train[:20])
+        fewer_model.save(work / "fewer", examples=with_features(train[:20], kept))
+        with serving(work, f"{address}/movies", "kin") as search, serving(work, f"{address}/movies", "fewer") as fewer:
             fallbacks: list[object] = []
-            calls = whole(engine, lambda *query: fallbacks.append(search(*query)), logged)
-            others = replace(features, features=tuple(each for each in features.features if each.name != FUZZY))
-            calls[f"features without {FUZZY}"] = features_of(
-                stack.enter_context(connect(f"{address}/movies", others, timeout=60.0))
-            )
+            calls = whole(engine, lambda *query: fallbacks.append(search(*query)), train)
+            calls["/v1/search, fewer features"] = lambda *query: fallbacks.append(fewer(*query))
+            calls["fewer features"] = features_of(engine.with_features(kept.names))
+            calls[f"features without {FUZZY}"] = features_of(engine.with_features(set(features.names) - {FUZZY}))
             times = timed(asked, calls)
         fell_back = sum(each is not None for each in fallbacks)
-        figures: dict[str, object] = {"whole": ratios(times), "fell back": f"{fell_back} of {len(fallbacks)}"}
+        figures: dict[str, object] = {
+            "whole": ratios(times),
+            "features left out": [name for name in features.names if name not in kept.names],
+            "NDCG@10, all and fewer features": [round(float(np.nanmean(each)), 4) for each in values],
+            "p": float(ttest_rel(*values, nan_policy="omit").pvalue),
+            "fell back": f"{fell_back} of {len(fallbacks)}",
+        }
         log_progress(str(figures))
+        if cpu == "no":
+            return figures
         calls = {"bare search": bare(engine), "all features": features_of(engine)}
-        for feature in features.features:
-            only = replace(features, features=(feature,))
-            calls[feature.name] = features_of(stack.enter_context(connect(f"{address}/movies", only, timeout=60.0)))
+        calls |= {name: features_of(engine.with_features([name])) for name in features.names}
         return {**figures, "CPU ms of the engine": engine_cpu(engine, asked[:CPU_QUERIES], calls)}
 
 
@@ -113,12 +139,12 @@ def weights_from_text(ranker: KnnRanker, vector: Float32) -> np.ndarray:
 
 
 @contextmanager
-def serving(work: Path, address: str) -> Iterator[Call]:
+def serving(work: Path, address: str, model: str) -> Iterator[Call]:
     """Run ``kinrank serve`` with the engine; yield a call of ``/v1/search``, which returns why it fell back."""
     port = free_port()
-    program = [sys.executable, "-c", "from kinrank.cli import main; main()", "serve", str(work / "kin")]
+    program = [sys.executable, "-c", "from kinrank.cli import main; main()", "serve", str(work / model)]
     options = ["--engine", address, "--features", str(MOVIES / "features.toml")]
-    with contextmanager(started)([*program, *options, "--port", str(port)], port, work / "serve.log"):
+    with contextmanager(started)([*program, *options, "--port", str(port)], port, work / f"{model}.log"):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
         def search(query: str, vector: Float32) -> object:

@@ -450,3 +450,22 @@ def test_failures_of_it_are_told_apart():
             pytest.raises(error, match=f"status {status}"),
         ):
             Upstream(url, 5.0).scores("q", ["a"], None)
+
+
+def test_opensearch_can_call_it_as_a_remote_model(client: Client):
+    # The connector fills in this body; its built-in function for Cohere casts index to Integer and the score to Double.
+    body = '{ "query": "${query}", "documents": ${documents}, "top_n": ${top_n} }'
+    for name, value in {"query": PARAPHRASE, "documents": json.dumps(TEXTS), "top_n": "100"}.items():
+        body = body.replace(f"${{{name}}}", value)
+    for liked in (None, RIGHT, RIGHT):
+        if liked is not None:
+            vote(client, ask(client, documents=TEXTS)["id"], "liked", liked)
+        results = json.loads(client.post("/v1/rerank", json.loads(body)).body)["results"]
+        scores: list[float | None] = [None] * len(results)
+        for result in results:
+            assert type(result["index"]) is int
+            assert type(result["relevance_score"]) is float  # not 0 or 1: Jackson reads an Integer there
+            scores[result["index"]] = result["relevance_score"]
+        assert len(scores) == len(TEXTS)
+        assert None not in scores
+    assert scores.index(max(filter(None, scores))) == RIGHT
