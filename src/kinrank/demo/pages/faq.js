@@ -41,7 +41,7 @@ function row(hit, place) {
   const item = element("li", "hit answer");
   const direction = hit.moved > 0 ? "up" : hit.moved < 0 ? "down" : "";
   const move = hit.moved ? `${hit.moved > 0 ? "▲" : "▼"} ${Math.abs(hit.moved)}` : "";
-  const thumb = element("button", "choice", "👍");
+  const thumb = element("button", "choice", "Helps");
   thumb.type = "button";
   thumb.setAttribute("aria-label", `This answers it: ${hit.id}`);
   thumb.setAttribute("aria-pressed", String(liked.has(`${asked}\n${hit.id}`)));
