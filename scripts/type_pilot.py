@@ -57,7 +57,7 @@ def main() -> None:
             text = "\n".join(commands)
             for shown, here in ours.items():
                 text = text.replace(shown, here)
-            with Path(f"{step}.txt").open("w+") as said:
+            with Path(f"{step.replace('/', ' ')}.txt").open("w+") as said:
                 done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], stdout=said, stderr=said)
                 if done.returncode:
                     said.seek(0)
