@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,44 @@ def test_old_votes_are_forgotten(memory: Memory):
     assert len(memory) == 0
 
 
+# --- how far similar questions agree --------------------------------------------------------------------------------
+
+
+def taught(agree: bool) -> Memory:
+    """Return a memory of pairs of similar questions that chose the same, or never did."""
+    memory = Memory(":memory:")
+    rng = np.random.default_rng(0)
+    for number in range(60):
+        topic = " ".join(rng.choice([f"{a}{b}" for a in "bdgklmnprst" for b in "aeiou"], 4 + number % 3))
+        for half in range(2):
+            chosen = f"d{number}" if agree else f"d{number}-{half}"
+            memory.learn(f"{topic} {['now', 'then'][half]}", [chosen], [chosen], user=number)
+    memory.learn(QUESTION, DOCUMENTS, ["account"], user=1)
+    return memory
+
+
+def test_votes_of_similar_questions_count_as_far_as_such_questions_agreed():
+    lifted = {agree: taught(agree).rerank(ALIKE, DOCUMENTS) for agree in (True, False)}
+    assert order(lifted[True])[0] == "account"
+    assert order(lifted[False])[0] == "billing"
+    assert order(taught(False).rerank(QUESTION, DOCUMENTS)) == order(lifted[True])  # the same words: bin of its own
+
+
+def test_agreement_is_that_of_the_votes_that_are_left(tmp_path: Path):
+    memory = taught(agree=True)
+    counted = memory._execute("SELECT sum(pairs), sum(same) FROM agreement")[0]
+    assert counted[0] == memory._execute("SELECT count(*) FROM pair WHERE same IS NOT NULL")[0][0]
+    memory.learn("something else", ["x"], ["x"], user="eve")
+    memory.learn(f"{QUESTION} eve", ["account"], ["account"], user="eve")
+    assert memory._execute("SELECT sum(same) FROM agreement")[0][0] > counted[1]
+    memory.forget(user="eve")
+    assert memory._execute("SELECT sum(pairs), sum(same) FROM agreement")[0] == counted
+    for number in range(60):
+        memory.forget(user=number)
+    assert memory._execute("SELECT * FROM agreement WHERE pairs != 0 OR same != 0") == []
+    assert memory._execute("SELECT count(*) FROM pair") == [(0,)]
+
+
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
@@ -226,6 +265,19 @@ def test_reopening_gives_the_same_answers(n: int, tmp_path: Path):
     answers = [memory.rerank(question, DOCUMENTS, recall=3) for question in asked]
     memory.close()
     assert [Memory(tmp_path / "memory.db").rerank(question, DOCUMENTS, recall=3) for question in asked] == answers
+
+
+def test_closing_waits_for_calls_of_other_threads(tmp_path: Path):
+    # SQLite ends the process if a connection is closed while another thread uses it.
+    memory = Memory(tmp_path / "memory.db")
+    teach(memory)
+    with ThreadPoolExecutor(1) as pool, memory._lock:
+        closed = pool.submit(memory.close)
+        assert not wait([closed], timeout=0.05).done
+        assert order(memory.rerank(ALIKE, DOCUMENTS))[0] == "account"
+    closed.result()
+    with pytest.raises(StoreError):
+        memory.rerank(ALIKE, DOCUMENTS)
 
 
 def test_two_processes_share_a_file(tmp_path: Path):

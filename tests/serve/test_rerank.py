@@ -330,7 +330,7 @@ def test_a_memory_that_is_slow_or_broken_costs_no_answer(make: Make):
     with memory._lock:
         late = ask(client, scores=[0.1, 0.1, 0.7], top_n=2)
     assert (order(late), late["fallback"]) == ([2, 0], "late")
-    memory._database.close()
+    memory.close()
     broken = ask(client)
     assert (order(broken), broken["fallback"]) == ([0, 1, 2], "model-error")
     assert vote(client, broken["id"], "liked", "account").json["ignored"] == {"unknown list (known for 7 days)": 1}
@@ -341,7 +341,7 @@ def test_a_memory_that_is_slow_or_broken_costs_no_answer(make: Make):
 
 def test_votes_that_cannot_be_stored_can_be_sent_again(client: Client):
     name = ask(client)["id"]
-    client.service.reranker.memory._database.close()  # type: ignore[attr-defined]
+    client.service.reranker.memory.close()  # type: ignore[attr-defined]
     response = vote(client, name, "liked", "account")
     assert (response.status, response.code) == (503, "not-kept")
 

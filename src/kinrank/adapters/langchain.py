@@ -33,9 +33,9 @@ class MemoryCompressor(BaseDocumentCompressor):
     The scores of a reranker before it, ``relevance_score`` in the metadata, count if all documents have one, else their
     order. The new score takes its place; ``kinrank_reason`` is the reason.
 
-    Parameters
+    Attributes
     ----------
-    memory : Memory
+    memory
         The memory.
     """
 

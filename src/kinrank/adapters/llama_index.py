@@ -37,9 +37,9 @@ class MemoryPostprocessor(BaseNodePostprocessor):
     Nodes get the new scores. Their metadata get ``kinrank_reason``, the reason, which neither language models nor
     encoders see: it quotes earlier questions.
 
-    Parameters
+    Attributes
     ----------
-    memory : Memory
+    memory
         The memory.
     """
 

@@ -44,17 +44,9 @@ Found = tuple[Sequence[Document], Sequence[float] | None]
 
 NEIGHBORS = 150
 """How many similar questions count."""
-WEIGHTS = {
-    "rank": 0.5,
-    "score": 2.7,
-    "kin": 0.1,
-    "nearest": 1.3,
-    "chosen_for": 5.0,
-    "times_chosen": -2.0,
-    "everyone": 3.6,
-}
-"""The weight of each column, chosen by hand on streams of FAQ, GOV.UK and MetaTool; ``python -m benchmarks
-memory_stream`` measures them there, and on SciFact and NFCorpus.
+WEIGHTS = {"score": 0.6, "likely": 2.0, "times_chosen": -1.2, "everyone": 2.4}
+"""The weight of each column, fitted to the streams and splits of FAQ, GOV.UK and MetaTool, and rounded; ``python -m
+benchmarks memory_stream`` measures them there, and on SciFact and NFCorpus.
 """
 VOTES = {"liked": (20, 20), "chosen": (10, 10), "cited": (10, 10), "disliked": (20, 0)}
 """Amount and good part of what people can say of a document, in tenths: whole numbers can be taken back exactly."""
@@ -62,8 +54,20 @@ _SKIPPED = (3, 0)  # shown above something that was chosen
 _TENTHS, _SHARES = 10, 1000
 _BEST = 4  # highest grade in training, which would take infinitely many people
 _ENOUGH = 200  # questions for training
-_DOUBT = 0.5  # amount of nothing in the rate of kin
-_NAMED = 0.2  # similarity from which questions are named in reasons
+_DOUBT = 0.5  # votes of kin at which half of them being against a document costs it a third
+_NAMED = 0.05  # agreement from which questions are named in reasons
+_FIRST, _FALL, _FOUND = 0.3, 0.7, 0.005  # how likely the first hit is right, how fast that falls, and of any document
+_COMPARED = 20  # similar questions with which a new one is compared
+_ALL_COMPARED = 500  # questions that are all compared; of n later, a share of 500 / n
+_BINS = 20  # of similarity
+_MIDDLES = (np.arange(_BINS) + 0.5) / _BINS
+_PRIOR = np.interp(
+    _MIDDLES,
+    (0.025, 0.075, 0.125, 0.175, 0.25, 0.35, 0.45, 0.55, 0.7, 0.9),
+    (0.01, 0.02, 0.03, 0.05, 0.10, 0.26, 0.50, 0.68, 0.80, 0.85),
+)
+"""How often questions of such a similarity chose the same, about, in five collections."""
+_PRIOR_AMOUNT = 10.0  # comparisons that count as much as this prior, for each bin
 _LONGEST_NAME = 200  # longer texts without an id are known by their hash
 _DAY = 86_400.0
 _FORMAT = 1
@@ -78,8 +82,24 @@ CREATE TABLE IF NOT EXISTS vote (question INTEGER NOT NULL, document INTEGER NOT
     WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cell (question INTEGER NOT NULL, document INTEGER NOT NULL, amount INTEGER NOT NULL,
     good INTEGER NOT NULL, PRIMARY KEY (question, document)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS pair (question INTEGER NOT NULL, other INTEGER NOT NULL, bin INTEGER NOT NULL,
+    same INTEGER, PRIMARY KEY (question, other)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS pair_of_other ON pair (other);
+CREATE TABLE IF NOT EXISTS agreement (bin INTEGER PRIMARY KEY, pairs INTEGER NOT NULL, same INTEGER NOT NULL);
 INSERT OR IGNORE INTO setting VALUES ('format', '1'), ('forgotten', '0');
 """
+_SAME = """
+SELECT p.question, p.other, p.bin, p.same, CASE WHEN EXISTS (
+    SELECT 1 FROM cell WHERE question = p.question AND good > 0
+) THEN (
+    SELECT 1000 * count(mine.good) / count(*) FROM cell AS theirs
+    LEFT JOIN cell AS mine ON mine.question = p.question AND mine.document = theirs.document AND mine.good > 0
+    WHERE theirs.question = p.other AND theirs.good > 0
+) END
+FROM pair AS p
+WHERE p.question IN (SELECT value FROM json_each(?1)) OR p.other IN (SELECT value FROM json_each(?1))
+"""
+"""The pairs of some questions: how much was the same, in thousandths, and how much is."""
 
 
 class Hit(NamedTuple):
@@ -101,20 +121,11 @@ class _Known:
     """Questions for which it was shown, and chosen."""
     good: float = 0.0
     kin_amount: float = 0.0
-    """Sums over similar questions, with the squares of their similarities, then with these."""
+    """Votes of similar questions, each times how often questions so similar agree, and those of them for it."""
     kin_good: float = 0.0
-    chosen_for: float = 0.0
-    nearest: float = 0.0
     right: list[int] = field(default_factory=list)
     """Positions of similar questions, most similar first, for which it was chosen and passed over."""
     wrong: list[int] = field(default_factory=list)
-
-    def add(self, w: float, amount: float, good: float) -> None:
-        """Add what a similar question says."""
-        self.kin_amount += 2.0 * w * w * amount  # one vote of one person counts 1 by default
-        self.kin_good += 2.0 * w * w * good
-        self.chosen_for += 2.0 * w * good
-        self.nearest = max(self.nearest, 2.0 * w * good)
 
 
 class Person(int):
@@ -170,6 +181,7 @@ class Memory:
         self._database = _opened(self.path)
         self._version: tuple[int, int] | None = None
         self._forgotten = ""
+        self._agreement = _PRIOR
         self._start()
 
     def __len__(self) -> int:
@@ -178,8 +190,9 @@ class Memory:
             return len(self._ids)
 
     def close(self) -> None:
-        """Close the file."""
-        self._database.close()
+        """Close the file, after the calls that are under way in other threads."""
+        with self._lock:
+            self._database.close()
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -258,9 +271,8 @@ class Memory:
         places, similar = self._index.nearest(self._asked(question, vector), self.neighbors)
         found: dict[int, _Known] = {}
         if len(places):
-            place_of = {
-                self._ids[place]: (place, w) for place, w in zip(places.tolist(), similar.tolist(), strict=True)
-            }
+            agree = np.interp(similar, [*_MIDDLES, 1.0], [*self._agreement, 1.0]).tolist()  # with itself it agrees
+            place_of = {self._ids[place]: (place, w) for place, w in zip(places.tolist(), agree, strict=True)}
             cells = self._execute(
                 "SELECT question, document, amount, good FROM cell WHERE question IN (SELECT value FROM json_each(?))",
                 json.dumps(list(place_of)),
@@ -275,7 +287,8 @@ class Memory:
                     known = found.get(document)
                     if known is None:
                         known = found[document] = _Known()
-                    known.add(w, amount / (amount + doubt), good / (amount + doubt))
+                    known.kin_amount += w * amount / (amount + doubt)
+                    known.kin_good += w * good / (amount + doubt)
                     if w > _NAMED:
                         (known.right if good > 0 else known.wrong).append(place)
         ids: dict[str, int] = {}
@@ -322,17 +335,16 @@ class Memory:
     def _columns(self, prior: Float64, given: Sequence[_Known | None], added: Sequence[_Known]) -> Float64:
         """Return the columns of `WEIGHTS` of given documents and of those that memory adds."""
         found = np.zeros((len(given) + len(added), len(WEIGHTS)))
-        found[: len(given), :2] = prior
-        found[len(given) :, 0] = -math.log(len(given) + 1)
-        for row, known in zip(found, (*given, *added), strict=True):
+        found[: len(given), 0] = prior[:, 1]
+        likely = np.full(len(found), _FOUND)
+        likely[: len(given)] += _FIRST * np.exp(_FALL * prior[:, 0])
+        for place, known in enumerate((*given, *added)):
             if known is not None:
-                row[2:] = (
-                    known.kin_good / (_DOUBT + known.kin_amount),
-                    known.nearest,
-                    math.log1p(known.chosen_for),
-                    math.log1p(known.good),
-                    (known.good + 1.0) / (known.amount + 4.0) - 0.25,
-                )
+                # What kin say adds to what the place says: a document may be right for either.
+                likely[place] += known.kin_good
+                likely[place] *= (_DOUBT + known.kin_good) / (_DOUBT + known.kin_amount)
+                found[place, 2:] = math.log1p(known.good), (known.good + 1.0) / (known.amount + 4.0) - 0.25
+        found[:, 1] = np.log(likely)
         return found
 
     def _reason(self, known: _Known | None) -> str:
@@ -404,9 +416,10 @@ class Memory:
         person = -time.time_ns() if user is None else person_of(user)
         with self._writing():
             asked = self._asked(question, vector)
-            number = self._question(question, None if vector is None else asked)
+            number = self._question(question, asked)
             for name, vote in {**skipped, **votes}.items():
                 self._vote(number, self._document(given[name]), person, vote, weak=name in skipped)
+            self._compare([number])
 
     def unlearn(self, question: str, documents: Iterable[Document], *, user: str | int | None = None) -> int:
         """Take back votes of a person on documents of a question, and return how many there were.
@@ -465,8 +478,11 @@ class Memory:
             for question, document, person in votes:
                 self._vote(question, document, person, None)
             if votes:
+                self._compare(sorted({question for question, _, _ in votes}))
                 self._execute("DELETE FROM document WHERE id NOT IN (SELECT document FROM vote)")
                 self._execute("DELETE FROM question WHERE id NOT IN (SELECT question FROM vote)")
+                self._execute("DELETE FROM pair WHERE question NOT IN (SELECT id FROM question)")
+                self._execute("DELETE FROM pair WHERE other NOT IN (SELECT id FROM question)")
                 self._execute("UPDATE setting SET value = value + 1 WHERE name = 'forgotten'")
         return len(votes)
 
@@ -495,15 +511,35 @@ class Memory:
         change = (now - then for now, then in zip(_share(*has), _share(*had), strict=True))
         self._execute("UPDATE document SET amount = amount + ?, good = good + ? WHERE id = ?", *change, document)
 
-    def _question(self, text: str, vector: Any) -> int:
-        """Return the number of a question, which is stored if it is new."""
+    def _question(self, text: str, asked: Any) -> int:
+        """Return the number of a question. A new one is stored, with those it will be compared with."""
         key = normalize_text(text)
         found = self._execute("SELECT id FROM question WHERE key = ?", key)
-        if not found:
-            blob = None if vector is None else vector.tobytes()
-            self._execute("INSERT INTO question (key, text, vector) VALUES (?, ?, ?)", key, text, blob)
-            found = self._execute("SELECT last_insert_rowid()")
-        return int(found[0][0])
+        if found:
+            return int(found[0][0])
+        blob = None if isinstance(asked, str) else asked.tobytes()
+        self._execute("INSERT INTO question (key, text, vector) VALUES (?, ?, ?)", key, text, blob)
+        number = int(self._execute("SELECT last_insert_rowid()")[0][0])
+        if self._ids and _hash(key) % len(self._ids) < _ALL_COMPARED:
+            for place, w in zip(*self._index.nearest(asked, _COMPARED), strict=True):
+                bin_ = min(int(w * _BINS), _BINS - 1)
+                self._execute("INSERT INTO pair VALUES (?, ?, ?, NULL)", number, self._ids[place], bin_)
+        return number
+
+    def _compare(self, questions: Sequence[int]) -> None:
+        """Count again which of the documents chosen for similar questions were chosen for some questions, too.
+
+        That is in thousandths, and nothing while one of a pair has no choice.
+        """
+        pairs = self._execute(_SAME, json.dumps(questions))
+        for question, other, bin_, before, now in pairs:
+            if now != before:
+                self._execute("UPDATE pair SET same = ? WHERE question = ? AND other = ?", now, question, other)
+                self._execute(
+                    "INSERT INTO agreement VALUES (?, ?, ?) ON CONFLICT (bin) DO UPDATE SET pairs = pairs + "
+                    "excluded.pairs, same = same + excluded.same",
+                    *(bin_, (now is not None) - (before is not None), (now or 0) - (before or 0)),
+                )
 
     def _document(self, given: Given) -> int:
         """Return the number of a document, which is stored if it is new. What is known of another text is deleted."""
@@ -637,6 +673,12 @@ class Memory:
                 self._index.add(texts)
             self._ids += numbers
             self._texts += texts
+        counted = np.zeros((2, _BINS))
+        for bin_, pairs, same in self._execute("SELECT bin, pairs, same FROM agreement"):
+            counted[:, bin_] = pairs, same / _SHARES
+        # Bins next to each other are alike.
+        pairs, same = (np.convolve(each, (0.5, 1.0, 0.5), "same") for each in counted)
+        self._agreement = (same + _PRIOR_AMOUNT * _PRIOR) / (pairs + _PRIOR_AMOUNT)
         self._version, self._forgotten = version, forgotten
 
     @contextmanager
