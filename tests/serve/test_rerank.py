@@ -98,7 +98,8 @@ def test_answers_as_the_clients_of_others_expect(client: Client, path: str):
         "max_tokens_per_doc": 4096,
     }
     answer = client.post(path, body).json
-    assert set(answer) == {"id", "results"}
+    assert set(answer) == {"id", "results", "model", "usage"}
+    assert (answer["model"], answer["usage"]) == ("rerank-v3.5", {"total_tokens": 0})  # clients of Jina read both
     assert [result["document"] for result in answer["results"]] == [{"text": TEXTS[0]}, {"text": TEXTS[1]}]
     scores = [result["relevance_score"] for result in answer["results"]]
     assert 1 > scores[0] > scores[1] > 0

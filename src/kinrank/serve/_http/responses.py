@@ -224,6 +224,12 @@ class RerankResult(Struct):
     document: RerankedDocument | UnsetType = UNSET
 
 
+class RerankUsage(Struct, frozen=True):
+    """What clients of Jina and vLLM count."""
+
+    total_tokens: Annotated[int, Meta(description="Always 0: nothing is paid by token.")] = 0
+
+
 class RerankResponse(Struct):
     """Documents, best first."""
 
@@ -233,6 +239,8 @@ class RerankResponse(Struct):
         Fallback | UnsetType,
         Meta(description="Why memory did not rank (late, model-error), or what it started from (upstream-down)."),
     ] = UNSET
+    model: Annotated[str, Meta(description="As in the request.")] = "memory"
+    usage: RerankUsage = RerankUsage()
 
 
 class StatusResponse(Struct):
@@ -271,7 +279,7 @@ def to_rerank_response(
         )
         for hit in hits
     ]
-    return RerankResponse(name, results, fallback or UNSET)
+    return RerankResponse(name, results, fallback or UNSET, body.model or "memory")
 
 
 def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[str, str]) -> SearchResponse:
