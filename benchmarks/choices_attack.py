@@ -28,8 +28,8 @@ from benchmarks.common import log_progress
 from kinrank import KinRanker, QuerySet
 from kinrank.data.hashes import hash_texts, query_keys
 from kinrank.datasets import load_movies, simulate_clicks
+from kinrank.memory._votes import MAX_RANK, RankCurve, ShownList, Votes, count_votes
 from kinrank.memory.evidence import Evidence
-from kinrank.memory.votes import MAX_RANK, RankCurve, ShownList, Votes, count_votes
 
 OPTIONS = {"queries": ("8", "2", "20")}
 CLIENTS, DAYS, SEARCHES, SHOWN = 10_000, 7, 5, 10

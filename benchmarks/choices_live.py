@@ -43,7 +43,7 @@ from kinrank import KinRanker, QuerySet
 from kinrank.engines import connect
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.measure import compare_paired
-from kinrank.serve.keys import Role, add_key
+from kinrank.serve._keys import Role, add_key
 
 OPTIONS = {"searches": ("10000", "5000", "100")}
 """Searches of a week."""

@@ -35,8 +35,8 @@ from kinrank import KinRanker, QuerySet
 from kinrank.arrays import Float32
 from kinrank.datasets import simulate_clicks
 from kinrank.engines import Engine, connect
+from kinrank.engines._logger import FeatureLogger
 from kinrank.engines.base import RetryingPool
-from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.measure import compare_paired
 from kinrank.memory.evidence import Evidence

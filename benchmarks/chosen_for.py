@@ -41,9 +41,9 @@ from benchmarks.engine_msrd import running
 from benchmarks.memory_collections import READERS, even_folds, relevant, texts
 from kinrank import KinRanker, Memory, QuerySet
 from kinrank.engines import FeatureSet, connect
+from kinrank.engines._logger import FeatureLogger
 from kinrank.engines.base import RetryingPool
 from kinrank.engines.chosen_for import Choice, TextLimits
-from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.memory.kin import families_of
 

@@ -55,8 +55,8 @@ from kinrank import KinRanker, QuerySet, read_parquet
 from kinrank.data.split import fold_of_query
 from kinrank.datasets import make_intents
 from kinrank.engines import FeatureSet, connect
+from kinrank.engines._logger import FeatureLogger, ResumableLog
 from kinrank.engines.base import RetryingPool
-from kinrank.engines.logger import FeatureLogger, ResumableLog
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import holm
 from kinrank.rankers._local.choose import MEASURE

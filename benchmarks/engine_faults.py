@@ -21,8 +21,8 @@ from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT, PORTS, WORKERS, running
 from kinrank import QuerySet, read_parquet
 from kinrank.engines import Engine, FeatureSet, connect
+from kinrank.engines._logger import FeatureLogger, LogCounts, ResumableLog
 from kinrank.engines.base import RetryingPool
-from kinrank.engines.logger import FeatureLogger, LogCounts, ResumableLog
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.errors import EngineError
 from scripts.engine_servers import SERVERS, Node

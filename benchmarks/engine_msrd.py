@@ -25,8 +25,8 @@ from examples.movies.prepare import PARTS, prepare
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, read_parquet
 from kinrank.describe import Describer
 from kinrank.engines import FeatureSet, connect
+from kinrank.engines._logger import FeatureLogger, ResumableLog, read_judgments, read_vectors
 from kinrank.engines.base import RetryingPool
-from kinrank.engines.logger import FeatureLogger, ResumableLog, read_judgments, read_vectors
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.measure import NDCG
 from kinrank.rankers import Ranker

@@ -39,15 +39,15 @@ from kinrank import KinRanker, QuerySet
 from kinrank.data.hashes import query_keys
 from kinrank.datasets import load_movies
 from kinrank.engines import connect
+from kinrank.engines._logger import FeatureLogger
 from kinrank.engines.base import RetryingPool
-from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
+from kinrank.memory._votes import RankCurve
 from kinrank.memory.evidence import Evidence
-from kinrank.memory.votes import RankCurve
 from kinrank.serve import CandidateSet, Observer, Service, Settings
+from kinrank.serve._database import insert, open_database
+from kinrank.serve._events.log import Click, EventLog, Shown
 from kinrank.serve._search import Searcher
-from kinrank.serve.database import insert, open_database
-from kinrank.serve.events.log import Click, EventLog, Shown
 
 OPTIONS = {"part": ("store", "hot", "rank", "search"), "repeats": ("15", "3", "40")}
 PORT = 15990

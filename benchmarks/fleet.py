@@ -47,10 +47,10 @@ from benchmarks.engine_msrd import CHECKOUT
 from kinrank import KinRanker, KnnRanker
 from kinrank.datasets import load_movies, make_two_camps, simulate_clicks
 from kinrank.memory.evidence import Evidence
+from kinrank.serve._database import open_database
+from kinrank.serve._events.store import EventStore
 from kinrank.serve._judgments import open_store
-from kinrank.serve.database import open_database
-from kinrank.serve.events.store import EventStore
-from kinrank.serve.keys import Role, add_key
+from kinrank.serve._keys import Role, add_key
 
 OPTIONS = {"rounds": ("100", "32", "12", "4"), "minutes": ("25", "15", "10"), "adding": ("nothing", "everything")}
 FAULTS = ("database", "replica", "network", "restore")
@@ -537,7 +537,7 @@ def fork_servers(place: str) -> None:
     from kinrank.serve._http.app import create_app
     from kinrank.serve._http.logs import JsonLog
     from kinrank.serve._http.metrics import Metrics
-    from kinrank.serve.keys import KeyRing
+    from kinrank.serve._keys import KeyRing
 
     settings = Settings(deadline=10.0, min_clients=MIN_CLIENTS, trusted=("events",))
     models = {name: Path(place, name) for name in ("judged", "chosen")}

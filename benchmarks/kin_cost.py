@@ -20,8 +20,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 from benchmarks.common import interleaved, medians, msrd
 from kinrank import KinRanker, QuerySet, load
 from kinrank.datasets import make_intents
+from kinrank.demo._search import MovieSearch, data_file, load_demo_judgments, load_demo_movies
 from kinrank.demo.samples import judged_hits
-from kinrank.demo.search import MovieSearch, data_file, load_demo_judgments, load_demo_movies
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.study.peers import LightGBMPeer
 

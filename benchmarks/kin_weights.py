@@ -36,7 +36,7 @@ from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.arrays import Float64
 from kinrank.data.texts import VECTORS
 from kinrank.engines import connect
-from kinrank.engines.logger import read_judgments
+from kinrank.engines._logger import read_judgments
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.parallel import Threads, map_ordered
 from kinrank.study.peers import LightGBMPeer

@@ -26,8 +26,8 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query, split_queries
 from kinrank.data.texts import VECTORS
 from kinrank.engines import FeatureSet, connect
+from kinrank.engines._logger import CandidateSource, FeatureLogger, ResumableLog
 from kinrank.engines.base import RetryingPool
-from kinrank.engines.logger import CandidateSource, FeatureLogger, ResumableLog
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker

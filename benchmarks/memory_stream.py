@@ -42,8 +42,8 @@ import numpy as np
 from benchmarks.common import log_progress
 from benchmarks.memory_collections import relevant, texts
 from kinrank import Memory
+from kinrank.memory._questions import TextQuestions
 from kinrank.memory.memory import VOTES, given_document
-from kinrank.memory.questions import TextQuestions
 
 OPTIONS = {
     "part": ("quality", "trouble", "cost"),

@@ -23,7 +23,7 @@ from benchmarks.common import log_progress, memory_mb
 from benchmarks.serve_load import serving
 from kinrank import KnnRanker
 from kinrank.datasets import make_two_camps
-from kinrank.serve.keys import Role, add_key
+from kinrank.serve._keys import Role, add_key
 
 OPTIONS = {"seconds": ("600", "120", "20")}
 CLIENTS, ALLOWED_MB, HEALTH_SECONDS = 60, 300, 5.0

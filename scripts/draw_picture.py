@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from kinrank.demo.demo import Demo
+from kinrank.demo._demo import Demo
 from kinrank.rankers._local.explanation import ordinal
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"

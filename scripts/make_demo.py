@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kinrank import KinRanker, QuerySet
-from kinrank.demo.search import Movie, MovieSearch, words
+from kinrank.demo._search import Movie, MovieSearch, words
 from kinrank.measure import NDCG
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.peers import LightGBMPeer

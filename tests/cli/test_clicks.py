@@ -15,8 +15,8 @@ from kinrank.clicks.arms import compare_arms
 from kinrank.clicks.read import LogOptions
 from kinrank.data.split import split_queries
 from kinrank.datasets import make_two_camps, simulate_clicks
+from kinrank.engines._logger import FeatureLogger, ResumableLog, read_judgments
 from kinrank.engines.base import RetryingPool
-from kinrank.engines.logger import FeatureLogger, ResumableLog, read_judgments
 from kinrank.errors import DataError, FileFormatError
 from kinrank.memory.evidence import Evidence
 from tests.engines.toy import ToyEngine

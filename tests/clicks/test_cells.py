@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinrank.clicks import judgments
-from kinrank.clicks.counts import ClickCounts, Funnel, collect_cells
+from kinrank.clicks._counts import ClickCounts, Funnel, collect_cells
 from kinrank.clicks.examination import estimate_examination
 from tests.clicks.conftest import Simulate
 

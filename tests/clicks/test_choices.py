@@ -20,16 +20,16 @@ from typer.testing import CliRunner
 from kinrank import QuerySet
 from kinrank.cli.app import app
 from kinrank.clicks import choices
+from kinrank.clicks._counts import Funnel
 from kinrank.clicks.choices import add_logs, evidence_before_logs, stored_examination, write_evidence
-from kinrank.clicks.counts import Funnel
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.read import LogOptions, open_clicks
 from kinrank.data.hashes import hash_texts, query_keys
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import DataError
 from kinrank.folder import locked
+from kinrank.memory._votes import RankCurve, ShownList, count_votes
 from kinrank.memory.evidence import Evidence
-from kinrank.memory.votes import RankCurve, ShownList, count_votes
 from kinrank.parallel import Processes, Serial
 
 

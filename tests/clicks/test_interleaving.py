@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinrank.clicks.interleaving import read_contest, share_interval
+from kinrank.clicks._interleaving import read_contest, share_interval
 from kinrank.errors import FileFormatError, ParameterError
 
 

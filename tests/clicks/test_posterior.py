@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from kinrank.clicks.counts import ClickCounts, Funnel, collect_cells
+from kinrank.clicks._counts import ClickCounts, Funnel, collect_cells
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.judgments import THRESHOLDS, estimate_attractiveness, grade_counts, judgment_table, write_judgments
-from kinrank.engines.logger import read_judgments
+from kinrank.engines._logger import read_judgments
 from kinrank.errors import ParameterError
 from tests.clicks.conftest import Simulate
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from kinrank import QuerySet
 from kinrank.clicks import read_clicks
+from kinrank.clicks._report import measure_quality, quality_lines, trust
 from kinrank.clicks.examination import estimate_examination
 from kinrank.clicks.judgments import estimate_attractiveness
-from kinrank.clicks.report import measure_quality, quality_lines, trust
 from kinrank.datasets import make_two_camps
 from tests.clicks.conftest import Simulate
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb  # noqa: F401 - skips this file if it is not installed
 import pytest
 
-from kinrank.clicks.unanswered import UnansweredQuery, unanswered_queries
+from kinrank.clicks._unanswered import UnansweredQuery, unanswered_queries
 
 ASKED = {  # text: searches, documents of each list (None: not logged), clicks of each search, clients
     "Iron Man": (9, ["d1", "d2"], ["d1"], 9),

@@ -7,7 +7,7 @@ import pytest
 
 from kinrank import QuerySet
 from kinrank.data.parquet import read_parquet, write_parquet
-from kinrank.engines.logger import read_judgments
+from kinrank.engines._logger import read_judgments
 from kinrank.errors import DataError
 
 WEIGHTED = QuerySet.from_arrays(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from kinrank.demo.demo import LONGEST_QUERY, Demo
+from kinrank.demo._demo import LONGEST_QUERY, Demo
 from kinrank.demo.http.app import create_app
 from kinrank.errors import DataError
 from tests.demo.visit import visit

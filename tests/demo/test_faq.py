@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from kinrank.demo.faq import Faq
+from kinrank.demo._faq import Faq
 from kinrank.demo.http.app import create_app
 from kinrank.errors import DataError
 from tests.browsers import PATIENCE

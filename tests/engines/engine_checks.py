@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from kinrank.checks.samples import require
+from kinrank.engines._query_dsl import SearchOptions
 from kinrank.engines.base import Engine
-from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import EngineTimeoutError, ParameterError
 from tests.engines.engine_sample import QUERY, VECTOR, sample_documents
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kinrank.engines.query_dsl import without_added
+from kinrank.engines._query_dsl import without_added
 
 
 def hits_of(scores: dict[str, float]) -> dict[str, dict[str, float]]:

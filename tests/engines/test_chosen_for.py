@@ -14,9 +14,9 @@ import pytest
 
 from kinrank import QuerySet
 from kinrank.engines import FeatureSet
+from kinrank.engines._logger import FeatureLogger
 from kinrank.engines.base import RetryingPool
 from kinrank.engines.chosen_for import FOLDS, Choice, TextLimits, fold_of, stored, without_fold
-from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.errors import EngineRefusedError, ParameterError
 from tests.engines.conftest import OpenEngine

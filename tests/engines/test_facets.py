@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kinrank.engines.query_dsl import BUCKETS, METRICS, check_facets
+from kinrank.engines._query_dsl import BUCKETS, METRICS, check_facets
 from kinrank.errors import ParameterError
 
 GENRES = {"terms": {"field": "genres", "size": 20}}

@@ -10,8 +10,8 @@ import pytest
 
 from kinrank import QuerySet
 from kinrank.engines import Engine, FeatureSet, connect
+from kinrank.engines._logger import FeatureLogger, LogCounts, ResumableLog
 from kinrank.engines.base import RetryingPool
-from kinrank.engines.logger import FeatureLogger, LogCounts, ResumableLog
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.errors import (
     EngineBusyError,

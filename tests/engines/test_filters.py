@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kinrank.engines import FeatureSet
+from kinrank.engines._query_dsl import LEAVES, QueryBuilder, check_filter
 from kinrank.engines.lucene import ElasticsearchEngine
-from kinrank.engines.query_dsl import LEAVES, QueryBuilder, check_filter
 from kinrank.errors import ParameterError
 
 RED = {"term": {"color": "red"}}

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kinrank.engines import lucene
+from kinrank.engines._logger import IndexDownload
 from kinrank.engines.base import RetryingPool
-from kinrank.engines.logger import IndexDownload
 from kinrank.errors import EngineBusyError, EngineRefusedError, JobError, ParameterError
 from tests.engines.conftest import OpenEngine
 from tests.engines.servers import ADDRESSES

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank.data.tables import ColumnNames
-from kinrank.engines.logger import agreement, read_judgments, read_vectors
+from kinrank.engines._logger import agreement, read_judgments, read_vectors
 from kinrank.errors import DataError, FileFormatError
 
 LINES = 'qid,query,doc_id,y\n1,"red, car",007,2\n1,"red, car",9,0\n2,7,007,1\n'

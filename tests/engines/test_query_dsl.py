@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kinrank.engines import FeatureSet, lucene
+from kinrank.engines._query_dsl import Dialect, QueryBuilder, SearchOptions, ids_filter
 from kinrank.engines.lucene import ElasticsearchEngine, OpenSearchEngine, feature_searches, named_search
-from kinrank.engines.query_dsl import Dialect, QueryBuilder, SearchOptions, ids_filter
 from kinrank.errors import ParameterError
 
 FEATURES = FeatureSet.parse("""

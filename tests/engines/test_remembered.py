@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kinrank import KinRanker, QuerySet
+from kinrank.engines._query_dsl import SearchOptions
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.query_dsl import SearchOptions
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
 from kinrank.serve._search import Searcher

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from kinrank import QuerySet, read_parquet
-from kinrank.engines import logger
+from kinrank.engines import _logger as logger
+from kinrank.engines._logger import CandidateSource, FeatureLogger, LogCounts, ResumableLog
 from kinrank.engines.base import Hits, LoggedFeatures, RetryingPool
-from kinrank.engines.logger import CandidateSource, FeatureLogger, LogCounts, ResumableLog
 from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, JobError, ParameterError
 from kinrank.serve._search import Searcher
 from tests.engines.toy import ToyEngine, toy_judgments

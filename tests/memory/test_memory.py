@@ -12,8 +12,8 @@ import pytest
 
 import kinrank
 from kinrank.errors import DataError, ForeignFolderError, NewerFormatError, ParameterError, StoreError
+from kinrank.memory._questions import TextQuestions, VectorQuestions
 from kinrank.memory.memory import Hit, Memory
-from kinrank.memory.questions import TextQuestions, VectorQuestions
 
 QUESTION = "How do I reset my password?"
 ALIKE = "I want to reset my password"

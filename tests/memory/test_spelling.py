@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinrank.memory.spelling import Spellings
+from kinrank.memory._spelling import Spellings
 
 KNOWN = Spellings(["iron man", "frozen", "frozen 2", "top gun", "heat", "c++", "alien", "\u200b"])
 

@@ -17,8 +17,8 @@ from kinrank.cli.app import app
 from kinrank.errors import EncoderError, ParameterError, StoreError
 from kinrank.folder import write
 from kinrank.measure import NDCG
+from kinrank.memory._posterior import Calibration, Posterior, standing
 from kinrank.memory.evidence import Evidence, Totals
-from kinrank.memory.posterior import Calibration, Posterior, standing
 from kinrank.rankers.base import from_record
 from kinrank.rankers.kin._chosen import ChosenPart, WithChoices, _HeldOutScores
 from kinrank.store import VersionStore, read_model, read_model_and_examples

@@ -16,7 +16,7 @@ import pytest
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.datasets import make_two_camps
 from kinrank.serve import CandidateSet, Service, Settings
-from kinrank.serve.keys import KeyRing, Role, add_key
+from kinrank.serve._keys import KeyRing, Role, add_key
 from tests.processes import wait_until
 from tests.serve.databases import sqlite_address, stop_server
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kinrank.engines import Engine, Health, Hits, LoggedFeatures
-from kinrank.engines.query_dsl import PLAIN, SearchOptions
+from kinrank.engines._query_dsl import PLAIN, SearchOptions
 from kinrank.errors import EngineUnreachableError, ParameterError
 
 

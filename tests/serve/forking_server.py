@@ -16,7 +16,7 @@ import uvicorn
 from kinrank.serve import Service, Settings
 from kinrank.serve._http.app import create_app
 from kinrank.serve._http.metrics import Metrics
-from kinrank.serve.keys import KeyRing
+from kinrank.serve._keys import KeyRing
 
 
 def serve(listener: socket.socket, model: str, keys: str, judgments: str) -> None:

@@ -83,7 +83,7 @@ def test_status_without_keys(make_client: Callable[..., Client]):
 def test_malformed_authorization_header_is_rejected(
     make_client: Callable[..., Client], secrets: dict[str, str], header: str
 ):
-    from kinrank.serve.keys import digest_of
+    from kinrank.serve._keys import digest_of
 
     client = make_client(keys=True)
     value = header.format(key=secrets["query"], digest=digest_of(secrets["query"]))

@@ -11,7 +11,7 @@ from kinrank.cli import app
 from kinrank.serve import Service
 from kinrank.serve._http import run as server
 from kinrank.serve._http.run import Options
-from kinrank.serve.keys import KeyRing, Role
+from kinrank.serve._keys import KeyRing, Role
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kinrank.serve.keys import Role, add_key
+from kinrank.serve._keys import Role, add_key
 from tests.processes import wait_until
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.databases import sqlite_address, stored_queries

@@ -24,24 +24,24 @@ from kinrank.cli.app import app
 from kinrank.data.hashes import query_keys
 from kinrank.engines.chosen_for import Choice, TextLimits
 from kinrank.errors import NotStoredError, OtherHistoryError, StoreUnavailableError
+from kinrank.memory._posterior import _combine, _heights
+from kinrank.memory._votes import RankCurve, ShownList, count_votes
 from kinrank.memory.evidence import Evidence, add_totals
-from kinrank.memory.posterior import _combine, _heights
-from kinrank.memory.votes import RankCurve, ShownList, count_votes
 from kinrank.rankers.base import load
 from kinrank.registry import import_extra
 from kinrank.serve import Observer, Service, Settings
 from kinrank.serve import _workers as workers_module
+from kinrank.serve._database import MIGRATIONS, next_revision, open_database
+from kinrank.serve._events import store as store_module
+from kinrank.serve._events.counting import Tally
+from kinrank.serve._events.log import Click, EventLog, Shown, _to_evidence
+from kinrank.serve._events.store import CellRow, EventStore
 from kinrank.serve._experiments import PLACES, WINDOW, explored_order
 from kinrank.serve._http.app import create_app
 from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._keys import KeyRing, Role, add_key
 from kinrank.serve._rules import RuleStore
 from kinrank.serve._served_model import QueryEncoder, ServedModel, warm_up
-from kinrank.serve.database import MIGRATIONS, next_revision, open_database
-from kinrank.serve.events import store as store_module
-from kinrank.serve.events.counting import Tally
-from kinrank.serve.events.log import Click, EventLog, Shown, _to_evidence
-from kinrank.serve.events.store import CellRow, EventStore
-from kinrank.serve.keys import KeyRing, Role, add_key
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.databases import DATABASES, sqlite_address
@@ -770,8 +770,8 @@ def test_a_list_tries_out_one_of_the_first_documents_and_a_new_one_gets_its_shar
 
 WRONG_CLOCK = """
 import sys, time
-from kinrank.memory.votes import RankCurve
-from kinrank.serve.events.log import EventLog, Shown
+from kinrank.memory._votes import RankCurve
+from kinrank.serve._events.log import EventLog, Shown
 log = EventLog(sys.argv[1])
 log.step({})  # as a service does when it starts
 log.record([Shown("l1", "default", "alien", ["a", "b"], "dan", log.now())], [])

@@ -16,7 +16,7 @@ import pytest
 
 from kinrank import KnnRanker, QuerySet
 from kinrank.folder import MANIFEST
-from kinrank.serve.keys import Role, add_key
+from kinrank.serve._keys import Role, add_key
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.databases import sqlite_address, stored_queries
 from tests.serve.servers import Load, Server, one_thread, serving

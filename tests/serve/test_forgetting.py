@@ -13,7 +13,7 @@ from kinrank import KinRanker, KnnRanker, QuerySet
 from kinrank.cli.app import app
 from kinrank.memory.evidence import Evidence
 from kinrank.serve._audit import AuditLog
-from kinrank.serve.events.log import EventLog, Shown
+from kinrank.serve._events.log import EventLog, Shown
 from tests.serve.databases import sqlite_address
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from kinrank.serve import Service, Settings
-from kinrank.serve.keys import Role, add_key
+from kinrank.serve._keys import Role, add_key
 from tests.serve.asgi import Client
 from tests.serve.databases import sqlite_address, stored_queries
 from tests.serve.engine import InMemoryEngine

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from kinrank.errors import NotStoredError
+from kinrank.serve._database import DATABASES as STORES
+from kinrank.serve._database import MIGRATIONS
 from kinrank.serve._judgments import JudgmentRow, JudgmentStore, open_store
-from kinrank.serve.database import DATABASES as STORES
-from kinrank.serve.database import MIGRATIONS
 from tests.serve.databases import DATABASES
 from tests.serve.judgment_store_checks import judgment_store_checks
 

@@ -15,9 +15,9 @@ from kinrank.errors import DataError, NotStoredError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, JudgedQuery, Service
 from kinrank.serve import _learning as learning
+from kinrank.serve._database import DATABASES as STORES
 from kinrank.serve._judgments import Changes, Entry, JudgmentRow, JudgmentStore, learn, open_store
 from kinrank.serve._sources import Checkpoints
-from kinrank.serve.database import DATABASES as STORES
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
 from tests.serve.databases import DATABASES, sqlite_address, stored_queries

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinrank.errors import ParameterError
-from kinrank.serve.keys import KeyRing, Role, add_key
+from kinrank.serve._keys import KeyRing, Role, add_key
 
 
 def test_key_is_found_only_by_its_secret_which_is_not_in_the_file(tmp_path: Path):

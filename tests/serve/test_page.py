@@ -28,7 +28,7 @@ from playwright.sync_api import Browser, Page, expect
 from kinrank import KinRanker, KnnRanker, QuerySet
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import EngineUnreachableError
-from kinrank.serve.keys import Role, add_key
+from kinrank.serve._keys import Role, add_key
 from tests.browsers import PATIENCE
 from tests.engines.servers import ADDRESSES
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra

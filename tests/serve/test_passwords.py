@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from kinrank.cli.app import app
 from kinrank.errors import KinrankError
-from kinrank.serve.database import open_database
+from kinrank.serve._database import open_database
 from tests.serve.asgi import Client
 from tests.serve.databases import DATABASES
 

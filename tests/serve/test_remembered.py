@@ -15,7 +15,7 @@ import pytest
 
 from kinrank import KinRanker
 from kinrank.datasets import make_two_camps
-from kinrank.engines.query_dsl import PLAIN, SearchOptions
+from kinrank.engines._query_dsl import PLAIN, SearchOptions
 from kinrank.errors import EngineTimeoutError
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings

@@ -19,8 +19,8 @@ from kinrank.serve import Service, Settings
 from kinrank.serve._http.app import create_app
 from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.run import Options
+from kinrank.serve._keys import KeyRing
 from kinrank.serve._reranking import KEY, Upstream
-from kinrank.serve.keys import KeyRing
 from tests.serve.asgi import Client, Response
 from tests.serve.conftest import PATIENT
 

@@ -14,10 +14,10 @@ import pytest
 from kinrank import KinRanker, QuerySet
 from kinrank.data.hashes import query_keys
 from kinrank.errors import DataError
+from kinrank.serve._database import open_database
+from kinrank.serve._events.counting import UNIT
 from kinrank.serve._live_rules import LiveRules
 from kinrank.serve._rules import Action, Effect, Rule, RuleBook, RuleStore, effects_of
-from kinrank.serve.database import open_database
-from kinrank.serve.events.counting import UNIT
 from kinrank.serve.messages import Ranking
 from tests.processes import wait_until
 from tests.serve.asgi import Client

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from kinrank.engines.query_dsl import SearchOptions
+from kinrank.engines._query_dsl import SearchOptions
 from kinrank.errors import ParameterError
 from kinrank.serve import Service
 from kinrank.serve._http.app import create_app
 from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.run import Options, make_searcher
+from kinrank.serve._keys import KeyRing
 from kinrank.serve._search import Searcher, SearchPolicy
-from kinrank.serve.keys import KeyRing
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT
 from tests.serve.engine import InMemoryEngine

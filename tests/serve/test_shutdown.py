@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kinrank.serve.keys import Role, add_key
+from kinrank.serve._keys import Role, add_key
 from tests.conftest import CORE_ONLY
 from tests.processes import wait_until
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra

@@ -19,9 +19,9 @@ from kinrank.cli import app
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import run_from_scores, write_run
 from kinrank.measure import NDCG, compare_paired, evaluate
+from kinrank.study._answer import Answer, Claim
 from kinrank.study._entrants import evaluate_ranker
 from kinrank.study._folds import wanted_families
-from kinrank.study.answer import Answer, Claim
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
 from kinrank.study.report import collect

@@ -5,7 +5,7 @@ import pytest
 
 from kinrank import CellRanker, KinRanker, KnnRanker, SingleRanker
 from kinrank.measure import compare_paired, holm
-from kinrank.study.answer import RUNGS, Claim, answer
+from kinrank.study._answer import RUNGS, Claim, answer
 from kinrank.study.ladder import ladder, rung_of
 
 RNG = np.random.default_rng(0)

@@ -15,8 +15,8 @@ from kinrank.measure import AP, NDCG, compare_paired
 from kinrank.parallel import use_threads
 from kinrank.progress import on_progress
 from kinrank.registry import import_extra
+from kinrank.study._answer import RUNGS
 from kinrank.study._records import headroom_record
-from kinrank.study.answer import RUNGS
 from kinrank.study.headroom import Headroom, scores_by_own_judgments
 from kinrank.study.headroom import headroom as study
 from kinrank.study.ladder import climb, fit_rungs, missing_memory, rungs_to_fit

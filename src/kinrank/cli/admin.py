@@ -32,7 +32,7 @@ Address = Annotated[
 
 def check_exists(address: str) -> None:
     """Raise if there is no file at an address: opening it would create one, and what is asked of it is not there."""
-    from kinrank.serve.database import open_database
+    from kinrank.serve._database import open_database
 
     database = open_database(address)
     if not database.exists:
@@ -42,7 +42,7 @@ def check_exists(address: str) -> None:
 
 
 class _RoleName(StrEnum):
-    """The values of `kinrank.serve.keys.Role`, repeated here so that ``--help`` does not import the service."""
+    """The values of `kinrank.serve._keys.Role`, repeated here so that ``--help`` does not import the service."""
 
     QUERY = "query"
     EVENTS = "events"
@@ -62,7 +62,7 @@ def key(
     ] = _RoleName.QUERY,
 ) -> None:
     """Create an API key for the service and print it; only its hash is stored."""
-    from kinrank.serve.keys import Role, add_key
+    from kinrank.serve._keys import Role, add_key
 
     typer.echo(add_key(file, name, Role(role)))
     console.info(f"{file}: added key {name!r} with role {role.value!r}; the key is not shown again")
@@ -225,9 +225,9 @@ def rules(
 ) -> None:
     """Pin, hide and boost documents for a query, search another query instead, and list such rules."""
     from kinrank.serve._audit import ACTOR
+    from kinrank.serve._database import open_database
     from kinrank.serve._rules import Action, Rule, RuleStore
     from kinrank.serve._rules import preview as preview_of
-    from kinrank.serve.database import open_database
 
     given = {Action.PIN: pin, Action.HIDE: hide, Action.BOOST: boost, Action.REDIRECT: redirect}
     wanted = [(action, document) for action, document in given.items() if document is not None]
@@ -320,9 +320,9 @@ def forget(
 ) -> None:
     """Delete the lists and clicks of a client, and print how many lists there were; services count again without."""
     from kinrank.serve._audit import ACTOR, ENDED, AuditLog
-    from kinrank.serve.database import open_database
-    from kinrank.serve.events.clients import ClientHashes, asked_by, asked_by_few, held_queries
-    from kinrank.serve.events.store import EventStore
+    from kinrank.serve._database import open_database
+    from kinrank.serve._events.clients import ClientHashes, asked_by, asked_by_few, held_queries
+    from kinrank.serve._events.store import EventStore
 
     ACTOR.set(getpass.getuser())
     check_exists(address)
@@ -381,8 +381,8 @@ def index(
     from dataclasses import fields
 
     from kinrank.engines import connect
+    from kinrank.engines._logger import read_judgments
     from kinrank.engines.chosen_for import TextLimits, judged_choices
-    from kinrank.engines.logger import read_judgments
     from kinrank.engines.lucene import LuceneEngine
 
     given = parse_settings(None, settings or [])
@@ -409,8 +409,8 @@ def _live_choices(address: str, model: str, limits: TextLimits) -> Iterator[Choi
     """Yield what people chose, by the database of a service; older choices count less."""
     from kinrank.engines.chosen_for import Choice
     from kinrank.memory.evidence import latest_day
-    from kinrank.serve.database import open_database
-    from kinrank.serve.events.store import EventStore
+    from kinrank.serve._database import open_database
+    from kinrank.serve._events.store import EventStore
 
     check_exists(address)
     database = open_database(address)

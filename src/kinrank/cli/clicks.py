@@ -17,10 +17,10 @@ from kinrank.registry.notation import parse_settings
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kinrank.clicks.counts import Funnel
+    from kinrank.clicks._counts import Funnel
     from kinrank.clicks.examination import Examination
     from kinrank.clicks.read import ClickLog, LogOptions
-    from kinrank.engines.logger import IndexDownload
+    from kinrank.engines._logger import IndexDownload
     from kinrank.memory.evidence import Evidence
 
 
@@ -172,8 +172,8 @@ def clicks(
     for download in downloads:
         download.remove()
     if quality:
-        from kinrank.clicks.report import measure_quality, quality_lines
-        from kinrank.engines.logger import read_judgments
+        from kinrank.clicks._report import measure_quality, quality_lines
+        from kinrank.engines._logger import read_judgments
 
         with console.progress("measuring quality"):
             people = None if human is None else read_judgments(human)
@@ -191,7 +191,7 @@ def clicks(
 
 
 def _judgments_as_evidence(human: str, looks: float) -> Evidence:
-    from kinrank.engines.logger import read_judgments
+    from kinrank.engines._logger import read_judgments
     from kinrank.memory.evidence import Evidence
 
     return Evidence.of_judgments(read_judgments(human), looks)
@@ -216,8 +216,8 @@ def _add_logs(
 ) -> None:
     """Add many logs to a folder of evidence, each by a worker."""
     from kinrank.cli.large import chosen_executor
+    from kinrank.clicks._counts import Funnel
     from kinrank.clicks.choices import add_logs
-    from kinrank.clicks.counts import Funnel
 
     files = [sorted(map(str, Path(log).iterdir())) if Path(log).is_dir() else [log] for log in logs]
     whole = Funnel()
@@ -252,8 +252,8 @@ def _date(day: int) -> str:
 def _download(address: str, out: str, since: str | None, downloads: list[IndexDownload]) -> list[str]:
     """Download the UBI indexes of an engine next to the output; an interrupted download resumes when run again."""
     from kinrank.engines import connect
+    from kinrank.engines._logger import IndexDownload
     from kinrank.engines.base import RetryingPool
-    from kinrank.engines.logger import IndexDownload
 
     files: list[str] = []
     for index in ("ubi_queries", "ubi_events"):
@@ -287,7 +287,7 @@ def _number(option: str, text: str) -> float:
 def _funnel_table(funnel: Funnel) -> Table:
     from rich.table import Table
 
-    from kinrank.clicks.report import funnel_rows
+    from kinrank.clicks._report import funnel_rows
 
     table = Table("stage", "reason", "rows", box=None, pad_edge=False)
     table.columns[2].justify = "right"
@@ -312,7 +312,7 @@ def print_contest(events: list[str]) -> None:
     """Print which of two interleaved models users prefer."""
     from rich.table import Table
 
-    from kinrank.clicks.interleaving import read_contest
+    from kinrank.clicks._interleaving import read_contest
 
     with console.progress("reading"):
         contest = read_contest(events)
@@ -354,7 +354,7 @@ def print_unanswered(log: list[str], options: LogOptions) -> None:
     """Print the searches without results or clicks, and how to search what they may have meant."""
     from rich.table import Table
 
-    from kinrank.clicks.unanswered import unanswered_queries
+    from kinrank.clicks._unanswered import unanswered_queries
 
     with console.progress("reading"):
         found = unanswered_queries(log, options)

@@ -75,10 +75,10 @@ def compare(
 ) -> None:
     """Measure rankers, other libraries, models, runs and the engine, and compare them with what runs today."""
     from kinrank.measure import parse_measure
+    from kinrank.study._answer import RUNGS
     from kinrank.study._entrants import needs_fitting, origin_of
     from kinrank.study._leaks import leak_warning
     from kinrank.study._records import comparison_record
-    from kinrank.study.answer import RUNGS
     from kinrank.study.experiment import run_experiment
     from kinrank.study.ladder import engine_feature
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kinrank.data.queryset import QuerySet
     from kinrank.measure import Measure, PairedComparison
-    from kinrank.study.answer import Answer, NearAndFar
+    from kinrank.study._answer import Answer, NearAndFar
     from kinrank.study.comparison import Comparison, Difference, Entrant
 
 
@@ -137,7 +137,7 @@ def note_on_tests(comparison: Comparison, against: str | None = None) -> str:
 def recommendation(comparison: Comparison, measure: Measure, data: str) -> str:
     """Return what runs today, what is recommended in its place, and the command for that."""
     from kinrank.registry.notation import split_call
-    from kinrank.study.answer import LEVEL
+    from kinrank.study._answer import LEVEL
 
     today = comparison.baseline
     start = f"Today: {today.name} {today.evaluation[measure]:.4f}."

@@ -30,8 +30,8 @@ def demo(
     uvicorn = import_extra("uvicorn", "demo")
     check_port("127.0.0.1", port)
     with console.progress("loading the documentation" if faq else "loading movies and models"):
-        from kinrank.demo.demo import Demo
-        from kinrank.demo.faq import Faq
+        from kinrank.demo._demo import Demo
+        from kinrank.demo._faq import Faq
         from kinrank.demo.http.app import create_app
 
         shown = Faq() if faq else Demo()

@@ -29,7 +29,7 @@ from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from kinrank.rankers.kin.ranker import KinRanker
-    from kinrank.study.answer import Answer
+    from kinrank.study._answer import Answer
     from kinrank.study.headroom import Headroom
 
 
@@ -159,7 +159,7 @@ def _print_details(found: Headroom) -> None:
 
 
 def _means(found: Headroom) -> Table:
-    from kinrank.study.answer import RUNGS
+    from kinrank.study._answer import RUNGS
 
     chosen = ", ".join(
         f"{each.n_neighbors}" + ("" if each.prior_strength is None else f" ({each.prior_strength:g})")

@@ -14,7 +14,7 @@ from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
-    from kinrank.engines.logger import LogCounts
+    from kinrank.engines._logger import LogCounts
 
 
 def log(
@@ -53,8 +53,8 @@ def log(
 ) -> None:
     """Log the features of judged queries from a search engine; an interrupted log resumes when run again."""
     from kinrank.engines import connect
+    from kinrank.engines._logger import FeatureLogger, ResumableLog, read_judgments, read_vectors
     from kinrank.engines.base import RetryingPool
-    from kinrank.engines.logger import FeatureLogger, ResumableLog, read_judgments, read_vectors
 
     if output_format(out) == "letor":
         raise ParameterError(

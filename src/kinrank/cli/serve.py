@@ -158,7 +158,7 @@ def _settings(given: list[str], engine: str | None) -> tuple[dict[str, str], dic
 
 
 def _parse_filter(text: str | None) -> dict[str, Any] | None:
-    from kinrank.engines.query_dsl import check_filter
+    from kinrank.engines._query_dsl import check_filter
 
     if text is None:
         return None

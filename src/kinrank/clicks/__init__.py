@@ -7,7 +7,7 @@ The way from a log to judgments::
 `read_clicks` does the first step in DuckDB, out of core. The others work on the counts, in memory.
 """
 
-from kinrank.clicks.counts import ClickCounts
+from kinrank.clicks._counts import ClickCounts
 from kinrank.clicks.read import LogOptions, read_clicks
 
 __all__ = ["ClickCounts", "LogOptions", "read_clicks"]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
-from kinrank.clicks.counts import ClickCounts, Funnel
+from kinrank.clicks._counts import ClickCounts, Funnel
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.read import ClickLog, LogOptions, check_files, open_clicks, scalar
 from kinrank.data.files import PathLike

@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from scipy.stats import chi2
 
 from kinrank.arrays import Float64, Int64
-from kinrank.clicks.counts import ClickCounts
+from kinrank.clicks._counts import ClickCounts
 from kinrank.errors import DataError, ParameterError
 
 # --- how often each rank is examined, from documents that were shown at several ranks of the same query ---------------

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from scipy.special import betaincinv
 
 from kinrank.arrays import Float64, Int64
-from kinrank.clicks.counts import ClickCounts, Numbers
+from kinrank.clicks._counts import ClickCounts, Numbers
 from kinrank.clicks.examination import Examination
 from kinrank.data.files import PathLike, atomic_writer
 from kinrank.data.tables import DATE

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kinrank.clicks.counts import ClickCounts, Funnel, collect_cells
+from kinrank.clicks._counts import ClickCounts, Funnel, collect_cells
 from kinrank.data.files import PathLike, redact_passwords
 from kinrank.data.ubi import FIRST_TIME, LAST_TIME, LIST_ATTRIBUTES, PAGE_SIZE, SAME_LIST, UNITS
 from kinrank.errors import DataError, FileFormatError, ParameterError

@@ -13,7 +13,7 @@ import numpy as np
 from kinrank.data.parquet import write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets.click_log import simulate_clicks
-from kinrank.demo.search import BOOSTS, Judged, Movie, MovieSearch, load_demo_judgments, load_demo_movies, words
+from kinrank.demo._search import BOOSTS, Judged, Movie, MovieSearch, load_demo_judgments, load_demo_movies, words
 
 INDEX = "movies"
 TRAIN, TEST, SEARCHED = 600, 400, 300

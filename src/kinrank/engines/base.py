@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32
 from kinrank.data.files import redact_passwords
+from kinrank.engines._query_dsl import PLAIN, SearchOptions
 from kinrank.engines.features import FeatureSet
-from kinrank.engines.query_dsl import PLAIN, SearchOptions
 from kinrank.errors import (
     EngineBusyError,
     EngineError,

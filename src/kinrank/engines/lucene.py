@@ -17,6 +17,17 @@ from numpy.typing import ArrayLike
 from kinrank.arrays import Float32
 from kinrank.data.files import redact_passwords
 from kinrank.engines import chosen_for
+from kinrank.engines._query_dsl import (
+    PLAIN,
+    Dialect,
+    HitValues,
+    QueryBuilder,
+    SearchOptions,
+    adding_search,
+    feature_matrix,
+    ids_filter,
+    without_added,
+)
 from kinrank.engines.base import (
     MORE_TIME,
     TRACE_HEADERS,
@@ -30,17 +41,6 @@ from kinrank.engines.base import (
     remaining,
 )
 from kinrank.engines.features import Clause, FeatureSet, FieldCheck
-from kinrank.engines.query_dsl import (
-    PLAIN,
-    Dialect,
-    HitValues,
-    QueryBuilder,
-    SearchOptions,
-    adding_search,
-    feature_matrix,
-    ids_filter,
-    without_added,
-)
 from kinrank.errors import (
     EngineBusyError,
     EngineError,

@@ -23,8 +23,8 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, normalize_text
 from kinrank.errors import DataError, ForeignFolderError, NewerFormatError, ParameterError, StoreError
-from kinrank.memory.questions import TextQuestions, VectorQuestions
-from kinrank.memory.reasons import listed
+from kinrank.memory._questions import TextQuestions, VectorQuestions
+from kinrank.memory._reasons import listed
 
 
 class Given(NamedTuple):

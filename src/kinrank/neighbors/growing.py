@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinrank._growing import GrowingRows
 from kinrank.arrays import Float32, Float64, Int64
-from kinrank.growing import GrowingRows
 from kinrank.neighbors.base import ExactIndex, NeighborIndex
 
 

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from uuid import uuid4
 
 from kinrank.errors import UnsupportedByModelError
-from kinrank.serve.database import Database, Execute, insert, open_database
+from kinrank.serve._database import Database, Execute, insert, open_database
 
 ACTOR: ContextVar[str] = ContextVar("actor", default="")
 """Who acts: the name of the key of a request, or of the user of a command."""

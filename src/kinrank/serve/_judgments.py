@@ -14,7 +14,7 @@ import numpy as np
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.serve._audit import record
-from kinrank.serve.database import (
+from kinrank.serve._database import (
     Database,
     Execute,
     check_history,
@@ -60,7 +60,7 @@ class Changes:
 class JudgmentStore:
     """Judgments of several models, one row for each query and source.
 
-    The judgments of a model are a stream of changes; see `kinrank.serve.database`.
+    The judgments of a model are a stream of changes; see `kinrank.serve._database`.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def _named(rows: Sequence[JudgmentRow]) -> str:
 
 
 def open_store(address: str) -> JudgmentStore:
-    """Return the judgments in the database at an address; see `kinrank.serve.database.open_database`."""
+    """Return the judgments in the database at an address; see `kinrank.serve._database.open_database`."""
     return JudgmentStore(open_database(address))
 
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from kinrank.errors import UnsupportedByModelError
+from kinrank.serve._database import open_database
 from kinrank.serve._kept import KeptCopy
 from kinrank.serve._rules import Effect, Preview, Rule, RuleBook, RuleStore, effects_of, preview
-from kinrank.serve.database import open_database
 
 
 class LiveRules:
@@ -17,7 +17,7 @@ class LiveRules:
     Parameters
     ----------
     address
-        The database; see `kinrank.serve.database.open_database`. None: there are no rules, and none can be added.
+        The database; see `kinrank.serve._database.open_database`. None: there are no rules, and none can be added.
     now
         Returns the seconds since 1970.
     kept

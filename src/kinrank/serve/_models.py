@@ -19,10 +19,10 @@ from kinrank.errors import (
     UnsupportedByModelError,
 )
 from kinrank.rankers.base import Ranker, from_record
+from kinrank.serve._events.log import EvidenceFeed
 from kinrank.serve._learning import JudgmentLearner
 from kinrank.serve._served_model import QueryEncoder, ServedModel, search_test, self_test, warm_up
 from kinrank.serve._sources import ModelSource, Signature, StoreSource
-from kinrank.serve.events.log import EvidenceFeed
 from kinrank.serve.messages import CandidateSet
 from kinrank.serve.observer import Observer
 from kinrank.serve.settings import Settings

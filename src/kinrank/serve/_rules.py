@@ -18,9 +18,9 @@ from kinrank.data.hashes import query_keys
 from kinrank.data.texts import normalize_text
 from kinrank.describe.encoders.ngrams import fold, ngrams_of
 from kinrank.errors import DataError
-from kinrank.memory.spelling import near_keys
+from kinrank.memory._spelling import near_keys
 from kinrank.serve._audit import record
-from kinrank.serve.database import (
+from kinrank.serve._database import (
     Database,
     Execute,
     insert,
@@ -31,7 +31,7 @@ from kinrank.serve.database import (
     revision_of,
     undo_revision,
 )
-from kinrank.serve.events.counting import UNIT
+from kinrank.serve._events.counting import UNIT
 from kinrank.serve.messages import Ranking
 
 # --- A rule of an editor, and what it says in words -------------------------------------------------------------------
@@ -341,7 +341,7 @@ class RuleStore:
     Examples
     --------
     >>> import tempfile
-    >>> from kinrank.serve.database import open_database
+    >>> from kinrank.serve._database import open_database
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = RuleStore(open_database(f"sqlite:///{folder}/judgments.db"), now=lambda: 0.0)
     ...     pinned = store.add(Rule("alien", Action.PIN, "d4", 1, False, "anna", "", 0.0, 60.0))

@@ -14,10 +14,10 @@ import numpy as np
 
 from kinrank.arrays import Float32
 from kinrank.engines import Engine, FoundDocuments, Hits
+from kinrank.engines._query_dsl import PLAIN, SearchOptions
 from kinrank.engines.features import Clause
-from kinrank.engines.query_dsl import PLAIN, SearchOptions
 from kinrank.errors import DataError, EngineError, ForbiddenFieldError, KinrankError, ParameterError
-from kinrank.memory.spelling import Spellings
+from kinrank.memory._spelling import Spellings
 from kinrank.serve._circuit import FAILURES, CircuitBreaker, RetryBudget
 from kinrank.serve._models import SESSION
 from kinrank.serve._rules import MOST_KNOWN
@@ -307,7 +307,7 @@ class Searcher:
         vector: Float32 | None = None,
         columns: Mapping[str, float] | None = None,
     ) -> JudgedQuery:
-        """Return a judged query as `kinrank.engines.logger.FeatureLogger` logs it: what a search would rank.
+        """Return a judged query as `kinrank.engines._logger.FeatureLogger` logs it: what a search would rank.
 
         Other candidates have grade 0. Raise `DataError` if none of the judged documents is among the
         candidates.

@@ -10,13 +10,13 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from kinrank.errors import NotStoredError, RejectedModelError, StoreUnavailableError
-from kinrank.memory.votes import RankCurve
+from kinrank.memory._votes import RankCurve
 from kinrank.rankers.capabilities import takes_evidence
 from kinrank.serve._audit import AuditLog
+from kinrank.serve._events.log import EventLog
 from kinrank.serve._live_rules import LiveRules
 from kinrank.serve._models import ModelSlot, Rollout
 from kinrank.serve._ranking import Batcher, BatchRanker, Schedule
-from kinrank.serve.events.log import EventLog
 from kinrank.serve.observer import Observer
 from kinrank.serve.settings import Settings
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kinrank.errors import NotStoredError, ParameterError, RejectedModelError, UnknownModelError
 from kinrank.serve._audit import AuditLog
+from kinrank.serve._events.log import EventLog, EvidenceFeed
 from kinrank.serve._experiments import ENGINE, interleave
 from kinrank.serve._insight import StoredExample, explanation_of, stored_examples, weights_of
 from kinrank.serve._judgments import checkpoint_folder, open_store
@@ -25,7 +26,6 @@ from kinrank.serve._reranking import Reranker
 from kinrank.serve._served_model import ServedModel
 from kinrank.serve._sources import Checkpoints, ModelSource, WorkFolder, open_sources
 from kinrank.serve._workers import Workers
-from kinrank.serve.events.log import EventLog, EvidenceFeed
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.observer import Observer
 from kinrank.serve.settings import Settings

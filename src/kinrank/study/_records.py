@@ -8,8 +8,8 @@ from typing import Any
 
 from kinrank.measure import PairedComparison
 from kinrank.rankers._local.choose import NeighborChoice
+from kinrank.study._answer import Answer, Claim, NearAndFar, TrafficAnswer, TrafficPart
 from kinrank.study._entrants import unjudged_in_top
-from kinrank.study.answer import Answer, Claim, NearAndFar, TrafficAnswer, TrafficPart
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.headroom import Headroom
 from kinrank.study.tuning import Tuning

@@ -24,7 +24,7 @@ from kinrank.memory.evidence import Evidence, evidence_before
 from kinrank.memory.kin import FAMILY, nearest_similarity
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.kin._chosen import WithChoices
-from kinrank.study.answer import Claim, TrafficAnswer, TrafficPart
+from kinrank.study._answer import Claim, TrafficAnswer, TrafficPart
 
 Recurrence = Literal["recurring", "similar", "new"]
 _EARLY = 0.8  # share of the days whose choices rank the others

@@ -16,7 +16,7 @@ from kinrank.errors import ParameterError
 from kinrank.measure import Evaluation, Measure, PairedComparison, compare_paired, holm
 from kinrank.rankers.capabilities import capabilities_of, takes_evidence
 from kinrank.registry.choices import check_choice
-from kinrank.study.answer import Answer, NearAndFar
+from kinrank.study._answer import Answer, NearAndFar
 
 Origin = Literal["ranker", "peer", "model", "run", "oracle"]
 Pairs = Literal["baseline", "all"]

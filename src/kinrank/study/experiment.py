@@ -13,11 +13,11 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.measure import NDCG, Measure
 from kinrank.progress import Parts
 from kinrank.rankers import load
+from kinrank.study._answer import Answer, NearAndFar
 from kinrank.study._entrants import make_ranker, needs_fitting, origin_of, remembers
 from kinrank.study._folds import Families, OnLeak, wanted_families
 from kinrank.study._leaks import LeakReport
 from kinrank.study._traffic import SplitInTime
-from kinrank.study.answer import Answer, NearAndFar
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs
 from kinrank.study.ladder import COSTS, DECISIVE, climb, missing_trees, rung_of, rungs_to_fit
 from kinrank.study.study import Study

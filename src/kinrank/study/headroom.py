@@ -20,12 +20,12 @@ from kinrank.rankers._local.model import coefficients
 from kinrank.rankers._local.training_sets import Shrinkage
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.study._answer import MIN_GAIN, RUNGS, Answer
 from kinrank.study._entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top
 from kinrank.study._folds import Families, OnLeak, inner_folds, wanted_families
 from kinrank.study._leaks import LeakReport
 from kinrank.study._sweep import sweep_neighbors
 from kinrank.study._traffic import SplitInTime
-from kinrank.study.answer import MIN_GAIN, RUNGS, Answer
 from kinrank.study.comparison import Comparison, Entrant
 from kinrank.study.ladder import (
     COSTS,

@@ -33,7 +33,7 @@ from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.single import SingleRanker
 from kinrank.registry import how_to_install
-from kinrank.study.answer import RUNGS
+from kinrank.study._answer import RUNGS
 from kinrank.study.comparison import Entrant, Fittable
 from kinrank.study.peers import PEERS, LightGBMPeer
 from kinrank.study.study import Study

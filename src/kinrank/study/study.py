@@ -19,11 +19,11 @@ from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
 from kinrank.memory.kin import FAMILY
 from kinrank.progress import Parts
 from kinrank.rankers import Ranker, load
+from kinrank.study._answer import CHOICES, MIN_GAIN, RUNGS, Answer, NearAndFar, TrafficAnswer, answer, subject_of
 from kinrank.study._entrants import evaluate_ranker, evaluate_run, fit_and_evaluate, make_ranker, origin_of, pool_folds
 from kinrank.study._folds import COLUMN, Families, Fold, OnLeak, Related, add_families, checked_folds, has_near
 from kinrank.study._leaks import LeakReport
 from kinrank.study._traffic import SplitInTime
-from kinrank.study.answer import CHOICES, MIN_GAIN, RUNGS, Answer, NearAndFar, TrafficAnswer, answer, subject_of
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs, compare
 from kinrank.study.peers import PEERS
 

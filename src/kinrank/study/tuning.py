@@ -32,9 +32,9 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import from_settings, settings_of
 from kinrank.rankers.registry import RANKERS
 from kinrank.rankers.single import SingleRanker
+from kinrank.study._answer import Answer, answer
 from kinrank.study._folds import OnLeak
 from kinrank.study._sweep import sweep_neighbors, sweep_trees
-from kinrank.study.answer import Answer, answer
 from kinrank.study.ladder import missing_trees, rung_of
 from kinrank.study.peers import SHAPES
 from kinrank.study.study import Study

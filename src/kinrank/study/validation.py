@@ -12,8 +12,8 @@ from kinrank.measure import Measure
 from kinrank.progress import Parts
 from kinrank.rankers import RANKERS, Ranker
 from kinrank.rankers.single import SingleRanker
+from kinrank.study._answer import ONE_MODEL, RUNGS, Answer
 from kinrank.study._entrants import evaluate_ranker
-from kinrank.study.answer import ONE_MODEL, RUNGS, Answer
 from kinrank.study.comparison import Entrant
 from kinrank.study.ladder import COSTS, DECISIVE, climb, missing_trees, rung_of, rungs_to_fit
 from kinrank.study.peers import LightGBMPeer

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kinrank.demo.demo import Demo
-from kinrank.demo.faq import Faq
+from kinrank.demo._demo import Demo
+from kinrank.demo._faq import Faq
 from kinrank.errors import DataError
 
 HOSTS = ["127.0.0.1", "localhost"]

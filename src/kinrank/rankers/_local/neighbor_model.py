@@ -10,11 +10,11 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinrank._growing import GrowingRows
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.normalization import normalization_of, normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
-from kinrank.growing import GrowingRows
 from kinrank.learn.base import Learner
 from kinrank.neighbors import NeighborIndex, make_index, restore_index
 from kinrank.neighbors.base import Neighborhoods

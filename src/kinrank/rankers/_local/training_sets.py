@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from kinrank._growing import GrowingRows
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.growing import GrowingRows
 from kinrank.learn.base import Learner, LinearLearner, pair_weights
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import JudgedPairs, RankSVM

@@ -25,8 +25,8 @@ from kinrank.arrays import Float32, Float64, State
 from kinrank.data.hashes import IdHashes, hash_texts, hashes_of, keys_of, pair_hashes
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, StoreError
+from kinrank.memory._posterior import Calibration, LaterClicks, Posterior, choose_posterior
 from kinrank.memory.evidence import JUDGMENT_LOOKS, Evidence, Totals, joined_days
-from kinrank.memory.posterior import Calibration, LaterClicks, Posterior, choose_posterior
 from kinrank.rankers.base import Ranker
 from kinrank.store import ModelRecord, nest, read_model_and_examples, unnest, write_model
 

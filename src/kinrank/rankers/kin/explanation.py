@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.memory._reasons import Reasons
 from kinrank.memory.evidence import Totals
-from kinrank.memory.reasons import Reasons
 from kinrank.rankers._local.explanation import Explanation, ordinal, ranks
 from kinrank.rankers.kin._trees import TreeView
 

@@ -24,9 +24,9 @@ from kinrank.errors import ParameterError
 from kinrank.learn._forest import Forest
 from kinrank.learn._prepare import Missing, Scale
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.memory._reasons import Reasons, reasons_of, texts_like
 from kinrank.memory.columns import targets_of
 from kinrank.memory.evidence import Evidence, Totals, judged_in
-from kinrank.memory.reasons import Reasons, reasons_of, texts_like
 from kinrank.parallel import n_threads_of, use_threads
 from kinrank.rankers._local.explanation import named
 from kinrank.rankers._local.model import coefficient_rows

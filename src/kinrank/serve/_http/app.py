@@ -39,10 +39,10 @@ from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.middleware import RequestMiddleware, Slots
 from kinrank.serve._http.openapi import Operation, openapi_document
 from kinrank.serve._http.responses import STATUS, HttpError, error_response, to_http_error
+from kinrank.serve._keys import Key, KeyRing, Role
 from kinrank.serve._models import SESSION
 from kinrank.serve._rules import Preview
 from kinrank.serve._search import Searcher
-from kinrank.serve.keys import Key, KeyRing, Role
 from kinrank.serve.messages import QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.service import Service
 

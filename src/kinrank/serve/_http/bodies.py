@@ -21,11 +21,11 @@ from msgspec import Meta, Struct
 
 from kinrank.arrays import Float32
 from kinrank.data.ubi import changes_list, epoch_seconds
-from kinrank.engines.query_dsl import SearchOptions
+from kinrank.engines._query_dsl import SearchOptions
 from kinrank.errors import DataError
+from kinrank.serve._events.log import Click, Shown
 from kinrank.serve._reranking import LIST, UNDO, VOTES, Vote
 from kinrank.serve._rules import DAYS, MAX_DAYS, MAX_PLACES, Action
-from kinrank.serve.events.log import Click, Shown
 from kinrank.serve.messages import CandidateSet, JudgedQuery
 
 JSON = "application/json"

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from kinrank.engines.query_dsl import SearchOptions
+from kinrank.engines._query_dsl import SearchOptions
 from kinrank.errors import (
     DataError,
     EngineError,
@@ -33,6 +33,7 @@ from kinrank.errors import (
     UnsupportedByModelError,
 )
 from kinrank.serve._audit import AuditEntry
+from kinrank.serve._events.log import RAW_DAYS, Shown
 from kinrank.serve._experiments import DRAW, ENGINE, arm_of, draw_for
 from kinrank.serve._http import bodies
 from kinrank.serve._http.bodies import parse_events
@@ -58,10 +59,9 @@ from kinrank.serve._http.responses import (
     to_rule_response,
     to_search_response,
 )
+from kinrank.serve._keys import Key, Role
 from kinrank.serve._rules import MOST_KNOWN, Action, Rule, ended_words
 from kinrank.serve._search import Searcher
-from kinrank.serve.events.log import RAW_DAYS, Shown
-from kinrank.serve.keys import Key, Role
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
 from kinrank.serve.service import Service
 

@@ -17,8 +17,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from kinrank.serve._events.log import EventLog
 from kinrank.serve._http.logs import Traces, add_log_fields, log_event
-from kinrank.serve.events.log import EventLog
 from kinrank.serve.messages import Fallback
 from kinrank.serve.observer import Observer
 

@@ -17,8 +17,8 @@ from kinrank.serve._http import bodies
 from kinrank.serve._http.bodies import EventsBody
 from kinrank.serve._http.endpoints import CLIENT_HEADER, MODEL_HEADER, QUERY_HEADER, REVISION_HEADER, SESSION_HEADER
 from kinrank.serve._http.responses import ErrorResponse, SearchResponse
+from kinrank.serve._keys import Role
 from kinrank.serve._rules import Preview, TouchedQuery
-from kinrank.serve.keys import Role
 from kinrank.serve.messages import Neighbor, QueryExplanation, QueryWeights, Ranking
 
 _REF = "#/components/schemas/{name}"

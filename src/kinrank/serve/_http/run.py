@@ -23,8 +23,8 @@ from kinrank.serve._http.app import create_app
 from kinrank.serve._http.logs import JsonLog, start_traces
 from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.middleware import EarlyProtocol, RequestMiddleware, is_loopback
+from kinrank.serve._keys import KeyRing
 from kinrank.serve._search import Searcher, SearchPolicy
-from kinrank.serve.keys import KeyRing
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
 from kinrank.store import VersionStore, ranker_name

@@ -18,9 +18,9 @@ from kinrank.errors import ParameterError
 from kinrank.measure import Measure, PairedComparison
 from kinrank.rankers._local.nearest import neighbor_part
 from kinrank.rankers._local.texts import with_vectors
+from kinrank.study._answer import Answer, Claim, NearAndFar, together
 from kinrank.study._folds import wanted_families
 from kinrank.study._leaks import TEXTS
-from kinrank.study.answer import Answer, Claim, NearAndFar, together
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.ladder import DECISIVE, climb, missing_memory, missing_trees, rung_of, rungs_of
 from kinrank.study.study import Study

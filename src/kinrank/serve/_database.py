@@ -32,7 +32,7 @@ Execute = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 
 
 class Database(ABC):
-    """A database that several processes open; see `kinrank.serve.database` for its tables.
+    """A database that several processes open; see `kinrank.serve._database` for its tables.
 
     An object may be used by several threads; one transaction runs at a time. A lost connection is opened again by the
     next one.
@@ -248,7 +248,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE IF NOT EXISTS kinrank_marks (model TEXT NOT NULL, revision BIGINT NOT NULL, mark TEXT NOT NULL, "
         "PRIMARY KEY (model, revision))",
     ),
-    # What people were shown and what they clicked, and the counts of it; see `kinrank.serve.events`.
+    # What people were shown and what they clicked, and the counts of it; see `kinrank.serve._events`.
     (
         "CREATE TABLE IF NOT EXISTS kinrank_lists (list TEXT PRIMARY KEY, model TEXT NOT NULL, query BIGINT NOT NULL, "
         "day BIGINT NOT NULL, client BIGINT NOT NULL, documents TEXT NOT NULL)",
@@ -290,8 +290,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "WHERE c.model = o.model AND c.query = o.query AND c.document = o.document AND c.choices > 0) "
         "ON CONFLICT DO NOTHING",
     ),
-    # Counts that a list changes without reading other lists; see `kinrank.serve.events.counting`. Lists that are stored
-    # are counted again; the tables of before stay, empty, for an earlier version.
+    # Counts that a list changes without reading other lists; see `kinrank.serve._events.counting`. Stored lists are
+    # counted again; the tables of before stay, empty, for an earlier version.
     (
         "CREATE TABLE IF NOT EXISTS kinrank_pending (model TEXT NOT NULL, query BIGINT NOT NULL, list TEXT NOT NULL)",
         "CREATE INDEX IF NOT EXISTS kinrank_pending_by_query ON kinrank_pending (model, query, list)",
@@ -578,8 +578,8 @@ def _cut(wire: socket.socket) -> None:
 DATABASES = Registry(
     "judgment store",
     {
-        "sqlite": "kinrank.serve.database:SqliteDatabase",
-        "postgresql": "kinrank.serve.database:PostgresDatabase",
+        "sqlite": "kinrank.serve._database:SqliteDatabase",
+        "postgresql": "kinrank.serve._database:PostgresDatabase",
     },
 )
 

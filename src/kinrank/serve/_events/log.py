@@ -15,12 +15,12 @@ import numpy as np
 
 from kinrank.data.hashes import hash_texts, query_keys
 from kinrank.errors import NotStoredError, OtherHistoryError, StoreUnavailableError
+from kinrank.memory._votes import MAX_RANK, RankCurve
 from kinrank.memory.evidence import Evidence, chosen_ids
-from kinrank.memory.votes import MAX_RANK, RankCurve
+from kinrank.serve._database import open_database, parts, placeholders
+from kinrank.serve._events.clients import ClientHashes
+from kinrank.serve._events.store import CellRow, ClickRecord, EventStore, ListRecord
 from kinrank.serve._served_model import Follower, ServedModel
-from kinrank.serve.database import open_database, parts, placeholders
-from kinrank.serve.events.clients import ClientHashes
-from kinrank.serve.events.store import CellRow, ClickRecord, EventStore, ListRecord
 from kinrank.serve.observer import Observer
 from kinrank.serve.settings import Settings
 

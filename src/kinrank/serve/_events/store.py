@@ -9,9 +9,9 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kinrank.memory.votes import RankCurve
+from kinrank.memory._votes import RankCurve
 from kinrank.serve._audit import record
-from kinrank.serve.database import (
+from kinrank.serve._database import (
     Database,
     Execute,
     check_history,
@@ -23,7 +23,7 @@ from kinrank.serve.database import (
     placeholders,
     undo_revision,
 )
-from kinrank.serve.events.counting import UNIT, People, Tally, VoteKey, take, take_of
+from kinrank.serve._events.counting import UNIT, People, Tally, VoteKey, take, take_of
 
 
 class ListRecord(NamedTuple):

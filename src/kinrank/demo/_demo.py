@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.demo.search import (
+from kinrank.demo._search import (
     MovieSearch,
     data_file,
     load_demo_judgments,

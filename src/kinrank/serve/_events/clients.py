@@ -16,8 +16,8 @@ from kinrank.data.hashes import IdHashes, query_keys
 from kinrank.errors import ForeignFolderError
 from kinrank.memory import evidence
 from kinrank.rankers._names import Names
-from kinrank.serve.database import Database, parts, placeholders
-from kinrank.serve.events.store import PERIOD, EventStore
+from kinrank.serve._database import Database, parts, placeholders
+from kinrank.serve._events.store import PERIOD, EventStore
 from kinrank.store import model
 
 

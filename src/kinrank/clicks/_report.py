@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from kinrank.arrays import Float64, Int64
-from kinrank.clicks.counts import DAYS, ClickCounts, Funnel, Numbers
+from kinrank.clicks._counts import DAYS, ClickCounts, Funnel, Numbers
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.judgments import Attractiveness, estimate_attractiveness
 from kinrank.data.queryset import QuerySet

@@ -13,8 +13,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank._growing import GrowingRows
 from kinrank.arrays import Float32, Int64
-from kinrank.growing import GrowingRows
 from kinrank.memory.kin import QueryIndex, Terms, Vocabulary
 
 _TAIL = 256  # the last questions are compared one by one; each such number of them goes into an index

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kinrank.memory.votes import RankCurve, ShownList, client_votes
-from kinrank.serve.database import Execute, among, flat, insert, parts, placeholders, row_placeholders
+from kinrank.memory._votes import RankCurve, ShownList, client_votes
+from kinrank.serve._database import Execute, among, flat, insert, parts, placeholders, row_placeholders
 
 MOST_LISTS = 500
 """A client with more lists in one day is a bot, as in `kinrank.clicks.read.LogOptions`."""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kinrank.clicks.counts import Funnel
+from kinrank.clicks._counts import Funnel
 from kinrank.clicks.read import (
     NORMALIZED,
     LogOptions,
@@ -18,7 +18,7 @@ from kinrank.clicks.read import (
     table_rows,
 )
 from kinrank.data.files import PathLike
-from kinrank.memory.spelling import Spellings
+from kinrank.memory._spelling import Spellings
 
 MOST = 20_000
 """Queries with clicks that others are compared with, those with most searches first."""

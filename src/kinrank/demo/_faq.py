@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from typing import Any
 
-from kinrank.demo.search import data_file, words
+from kinrank.demo._search import data_file, words
 from kinrank.errors import DataError
 from kinrank.memory.memory import Memory
 
