@@ -1,11 +1,12 @@
 """`Memory` in a stream of searches, next to its rivals: quality by tenth, lies and changes, and what it costs.
 
-Searches arrive in order, each question of a collection once. Every system gets the same first 50 hits of BM25 (SQLite
-FTS5), ranks them its way, and learns only from what people do with its own first ten:
+Searches arrive in order, each question of a collection once; those of LongEval recur, in the order of its months. Every
+system gets the same first 50 hits of BM25 (SQLite FTS5; of monoT5 for LongEval, whose pages have no texts here),
+ranks them its way, and learns only from what people do with its own first ten:
 
 - *retriever*: BM25 alone;
 - *counter*: each choice of a document adds a fiftieth of the score of the first hit to it, whatever was asked;
-- *extended*: BM25 over documents and the texts of the questions for which they were chosen;
+- *extended*: BM25 over documents and the texts of the questions for which they were chosen, if documents have texts;
 - *cache*: what was chosen for the most similar question comes first, if its similarity is .6 or more;
 - *memory*: `Memory` with its defaults, and up to ten documents that it recalls.
 
@@ -40,14 +41,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.common import log_progress
-from benchmarks.memory_collections import relevant, texts
+from benchmarks.memory_collections import TIME, longeval, relevant, texts
 from kinrank import Memory
+from kinrank.data.texts import TEXT
 from kinrank.memory._questions import TextQuestions
 from kinrank.memory.memory import VOTES, given_document
 
 OPTIONS = {
     "part": ("quality", "trouble", "cost"),
-    "collection": "stackfaq,govuk,metatool,nfcorpus,scifact",
+    "collection": "stackfaq,govuk,metatool,nfcorpus,scifact,longeval",
     "systems": "retriever,counter,extended,cache,memory",
     "most": "4000",
     "wrong": "0.2",
@@ -94,13 +96,40 @@ class Index:
 
 @cache
 def stream(name: str, most: int) -> Stream:
-    """Read a collection in a random order."""
+    """Read a collection, in a random order if it has no times."""
+    if name == "longeval":
+        return in_time(most)
     documents, of_question = texts(name), relevant(name)
     questions = [text for text, grades in of_question.items() if grades.keys() & documents.keys()]
     order = np.random.default_rng(0).permutation(len(questions))[:most]
     questions = [questions[place] for place in order]
     index = Index(documents)
     return Stream(documents, questions, [of_question[text] for text in questions], list(map(index.search, questions)))
+
+
+def in_time(most: int) -> Stream:
+    """Read LongEval: the last questions, from the first to the last month, with the hits of monoT5."""
+    collection = longeval()
+    queries, chosen = collection.queries, collection.remembered
+    assert queries.doc_id is not None
+    assert chosen is not None
+    assert chosen.doc_id is not None
+    score = np.exp(queries.X[:, queries.feature_names.index("monoT5")])  # the model's probability
+    found = np.add.reduceat(np.isfinite(score), queries.offsets[:-1]) > 0
+    order = np.argsort(queries.query_columns[TIME], kind="stable")
+    order = order[found[order]][-most:]
+    grades = {
+        qid: dict.fromkeys(pages.tolist(), 1.0)
+        for qid, pages in zip(chosen.qid.tolist(), np.split(chosen.doc_id, chosen.offsets[1:-1]), strict=True)
+    }
+    hits = []
+    for number in order:
+        rows = np.arange(queries.offsets[number], queries.offsets[number + 1])
+        rows = rows[np.isfinite(score[rows])]
+        rows = rows[np.argsort(-score[rows], kind="stable")]
+        hits.append(list(dict(zip(queries.doc_id[rows].tolist(), score[rows].tolist(), strict=True)).items())[:_HITS])
+    questions = queries.query_columns[TEXT][order].tolist()
+    return Stream({}, questions, [grades[qid] for qid in queries.qid[order].tolist()], hits)
 
 
 # --- systems ----------------------------------------------------------------------------------------------------------
@@ -194,14 +223,17 @@ class Remembered(Retriever):
 
     def rank(self, search: Search) -> list[str]:
         """Return documents, best first."""
-        documents = [(document, self.texts[document]) for document, _ in search.hits]
+        documents = [self._given(document) for document, _ in search.hits]
         found = self.memory.rerank(search.question, documents, [score for _, score in search.hits], recall=_RECALLED)
         return [str(hit.id) for hit in found]
 
     def learn(self, search: Search) -> None:
         """Learn what one person chose."""
-        shown = [(each, self.texts[each]) for each in search.shown]
+        shown = [self._given(document) for document in search.shown]
         self.memory.learn(search.question, shown, search.chosen, user=search.user)
+
+    def _given(self, document: str) -> str | tuple[str, str]:
+        return (document, self.texts[document]) if document in self.texts else document
 
 
 SYSTEMS: dict[str, Callable[[Stream], Retriever]] = {
@@ -284,7 +316,10 @@ def run(part: str, collection: str, systems: str, most: str, wrong: str, known: 
     )
     if part == "quality":
         rows = [
-            quality(name, each, system, float(wrong)) for name, each in streams.items() for system in systems.split(",")
+            quality(name, each, system, float(wrong))
+            for name, each in streams.items()
+            for system in systems.split(",")
+            if each.texts or system != "extended"
         ]
         return {"rows": rows}
     if part == "trouble":
