@@ -104,7 +104,7 @@ def test_null_query_columns() -> None:
         ({"qid": [1, 1], "title": ["a", "b"]}, "column 'title' is 'a' and 'b' within query 1"),
         ({"qid": [1, 2, 1], "query.n": [3, 4, 5]}, "column 'query.n' is 3 and 5 within query 1"),
         ({"qid": [1], "when": pa.array([0], pa.timestamp("s"))}, r"column 'when' is timestamp\[s\], expected numbers"),
-        ({"qid": [1], "y": ["good"], "f": [1.0]}, "column 'y' is string, expected numbers"),
+        ({"qid": [1], "y": ["good"], "f": [1.0]}, "the grades in column 'y' are text .'good'.: map words to numbers"),
         ({"qid": pa.array([[1]]), "f": [1.0]}, "column 'qid' is list<.*>, expected numbers or text"),
     ],
 )

@@ -94,6 +94,8 @@ class Shop(BaseHTTPRequestHandler):
             }
         if "_settings" in self.path:
             return {"shop": {"settings": {"index": {"uuid": "u1"}}}}
+        if "_mapping" in self.path:
+            return {"shop": {"mappings": {}}}
         documents = sorted(documents_of(next(texts_in(body))), key=lambda each: -scores_of(each)["engine_score"])
         hits = [
             {

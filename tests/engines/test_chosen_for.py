@@ -182,6 +182,7 @@ def test_a_killed_run_is_finished_by_the_next(open_engine: OpenEngine, tmp_path:
     wait_until(lambda: process.poll() is not None or written_so_far() > 0)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    wait_until(lambda: n_written() == written_so_far())  # the engine finishes what it was sent
     before = n_written()
     assert 0 < before < n
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -182,7 +182,7 @@ def test_invalid_or_negative_script_raises(engine_name: str, open_engine: OpenEn
 
 def test_documents_that_do_not_fit_the_mapping_raise(engine_name: str, open_engine: OpenEngine):
     engine = open_engine(engine_name)
-    with pytest.raises(EngineRefusedError, match="first error: "):
+    with pytest.raises(EngineRefusedError, match="document 'd0' was refused: "):
         engine.index([("d0", {"votes": "many"})], settings=index_body(engine_name))
 
 

@@ -56,7 +56,9 @@ def test_missing_extra_raises_with_the_pip_command():
 
 
 def test_every_registered_name_returns_its_class_and_back():
-    modules = [importlib.import_module(m.name) for m in pkgutil.walk_packages(kinrank.__path__, "kinrank.")]
+    names = [module.name for module in pkgutil.walk_packages(kinrank.__path__, "kinrank.")]
+    # scripts/adapters installs what the adapters need.
+    modules = [importlib.import_module(name) for name in names if not name.startswith("kinrank.adapters.")]
     registries = {id(v): v for module in modules for v in vars(module).values() if isinstance(v, Registry)}
     assert registries
     for registry in registries.values():

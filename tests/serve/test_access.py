@@ -21,6 +21,9 @@ BODIES = {
     "POST /v1/rules": {"query": "up", "action": "hide", "document": "a"},
     "POST /v1/rules/preview": {"query": "up"},
     "POST /v1/events": {"queries": [], "events": []},
+    "POST /v1/rerank": {"query": "up", "documents": ["a", "b"]},
+    "POST /v2/rerank": {"query": "up", "documents": ["a", "b"]},
+    "POST /rerank": {"query": "up", "documents": ["a", "b"]},
 }
 # With keys:                 none  wrong  query  events  editor  admin  | without keys
 TABLE = {
@@ -31,6 +34,9 @@ TABLE = {
     "POST /v1/judgments": (401, 401, 403, 403, 403, 200, 403),
     "POST /v1/judgments/withdraw": (401, 401, 403, 403, 403, 200, 403),
     "POST /v1/events": (401, 401, 403, 200, 403, 200, 403),
+    "POST /v1/rerank": (401, 401, 409, 403, 409, 409, 409),  # no memory
+    "POST /v2/rerank": (401, 401, 409, 403, 409, 409, 409),
+    "POST /rerank": (401, 401, 409, 403, 409, 409, 409),
     "POST /v1/rules": (401, 401, 403, 403, 200, 200, 403),
     "POST /v1/rules/preview": (401, 401, 403, 403, 200, 200, 403),
     "GET /v1/rules": (401, 401, 403, 403, 200, 200, 403),

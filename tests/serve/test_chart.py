@@ -138,7 +138,7 @@ def test_process_takes_its_arguments(everything: Manifests, least: Manifests, mo
     assert (given.judgments, given.client) == (address, {})
     assert "judgments" not in str(pod(everything)["containers"][0]["args"])
     assert (given.cache, given.checkpoints) == ("/tmp/models", "/tmp/checkpoints")
-    assert (given.drain_seconds, given.settings.in_flight, given.settings.deadline) == (30, 64, 0.05)
+    assert (given.settings.drain_seconds, given.settings.in_flight, given.settings.deadline) == (30, 64, 0.05)
     (container,) = pod(everything)["containers"]
     assert {"KINRANK_JUDGMENTS", "KINRANK_ENGINE_API_KEY"} <= {each["name"] for each in container["env"]}
     mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
@@ -171,7 +171,7 @@ def test_probes_have_timeouts_and_the_drain_fits_into_the_grace_period(
         "readinessProbe": "/readyz",
     }
     assert all(0 < probe["timeoutSeconds"] <= probe["periodSeconds"] for probe in probes.values())
-    longest = options(everything, monkeypatch).drain_seconds + EXIT_SECONDS
+    longest = options(everything, monkeypatch).settings.drain_seconds + EXIT_SECONDS
     assert pod(everything)["terminationGracePeriodSeconds"] > longest
 
 

@@ -564,6 +564,7 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
         "/v1/search",
         "/v1/judgments",
         "/v1/judgments/withdraw",
+        "/v1/rerank",
         "/v1/events",
         "/v1/rules",
         "/v1/rules/preview",

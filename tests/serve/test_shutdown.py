@@ -28,11 +28,11 @@ UNIT = DEPLOY / "kinrank@.service"
 SOON = 15.0  # seconds; the processes of these tests would otherwise go on for a minute or more
 HANGING_SERVER = """
 import sys, time
-from kinrank.serve import Service
+from kinrank.serve import Service, Settings
 from kinrank.serve._http import app, run
 app.EXIT_SECONDS = 1.0
 Service.weights = Service.close = lambda *_, **__: time.sleep(1000)
-run.run(run.Options({"default": sys.argv[1]}, port=int(sys.argv[2]), drain_seconds=0.1))
+run.run(run.Options({"default": sys.argv[1]}, port=int(sys.argv[2]), settings=Settings(drain_seconds=0.1)))
 """
 
 
