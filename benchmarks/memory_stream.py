@@ -439,7 +439,7 @@ def cost(known: int, asked: int = 300) -> dict[str, Any]:
         ]
         with memory._writing():  # in one transaction: `learn` would write each to the disk
             for number, (text, one) in enumerate(joined[:known]):
-                question = memory._question(text, None)
+                question = memory._question(text, text)
                 for place, (document, _) in enumerate(each.hits[one][:3]):
                     vote = VOTES["chosen"] if place == number % 3 else (3, 0)
                     memory._vote(question, memory._document(given_document(document)), number, vote)
