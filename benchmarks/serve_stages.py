@@ -20,9 +20,10 @@ import kinrank
 from benchmarks.engine_msrd import CHECKOUT
 from benchmarks.serve_load import MODELS, fit_once, write_bodies
 from kinrank.learn._forest import Forest
+from kinrank.memory.columns import QueryMemory
 from kinrank.rankers._local.neighbor_model import NeighborModel
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.kin import _model as kin_model
+from kinrank.rankers.kin._trees import TreeView
 from kinrank.serve._http.bodies import parse_rank
 from kinrank.serve.messages import CandidateSet, Ranking, to_query_set
 
@@ -31,7 +32,8 @@ STAGES: tuple[tuple[Any, str, str], ...] = (
     (NeighborModel, "points", "describe"),
     (NeighborModel, "near", "search"),
     (NeighborModel, "learn_each", "learn"),
-    (kin_model, "what_trees_see", "standing of each value"),
+    (QueryMemory, "columns", "memory"),
+    (TreeView, "table", "standing of each value"),
     (Forest, "predict", "trees"),
 )
 WARM = 3
