@@ -80,7 +80,7 @@ def run(queries: str, least: str, cpu: str) -> dict[str, object]:
         kept = features.only({features.names[place] for place in order[np.cumsum(gains) >= float(least)]})
         fewer_model = KinRanker(group_column="movie", n_repeats=1).fit(with_features(train, kept))
         values = [
-            MEASURE.per_query(test.grades, model.predict(each), test.offsets)
+            MEASURE.per_query(model.predict(each), test.grades, test.offsets)
             for model, each in ((whole_model, test), (fewer_model, with_features(test, kept)))
         ]
         whole_model.save(work / "kin", examples=train[:20])
