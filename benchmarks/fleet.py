@@ -52,7 +52,11 @@ from kinrank.serve._events.store import EventStore
 from kinrank.serve._judgments import open_store
 from kinrank.serve._keys import Role, add_key
 
-OPTIONS = {"rounds": ("100", "175", "32", "12", "4"), "minutes": ("25", "15", "10"), "adding": ("nothing", "everything")}
+OPTIONS = {
+    "rounds": ("100", "175", "32", "12", "4"),
+    "minutes": ("25", "15", "10"),
+    "adding": ("nothing", "everything"),
+}
 FAULTS = ("database", "replica", "network", "restore")
 REPLICAS, CATCH_UP_SECONDS, FAULT_SECONDS = 3, 10.0, 1.0
 PORT = 15842
