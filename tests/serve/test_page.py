@@ -216,7 +216,8 @@ def arguments(world: World, address: str | None = None) -> list[str]:
     files = {name: str(world.folder / f"{name}.tsv") for name in ("titles", "texts")}
     options = ["--engine", address or world.address, "--features", str(world.folder / "features.toml")]
     options += [word for name, file in files.items() for word in ("--set", f"{name}={file}")]
-    options += ["--deadline", "5000", "--set", "drain_seconds=0.1"]
+    # Nothing here is about time limits, and a busy machine must not reach one.
+    options += ["--deadline", "5000", "--set", "engine_seconds=10", "--set", "drain_seconds=0.1"]
     return [str(world.folder / "model"), *options]
 
 
