@@ -44,7 +44,7 @@ BROWSED = {
     "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.features kinrank.engines.targets",
     "Scale": "kinrank.scale.training kinrank.parallel",
     "Memory": "kinrank.memory.memory",
-    "Adapters": "kinrank.adapters.langchain kinrank.adapters.llama_index kinrank.adapters.haystack "
+    "Adapters": "kinrank.adapters kinrank.adapters.langchain kinrank.adapters.llama_index kinrank.adapters.haystack "
     "kinrank.adapters.mcp",
     "PyTerrier": "kinrank.pyterrier",
     "Progress": "kinrank.progress",

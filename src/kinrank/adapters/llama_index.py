@@ -13,10 +13,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TypeAlias
 
-from kinrank.adapters import REASON, scores_of
+from kinrank.adapters import REASON, Learns, scores_of
 from kinrank.errors import DataError
 from kinrank.memory.memory import Document as Known
 from kinrank.memory.memory import Memory
@@ -27,11 +26,11 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor  # noqa: 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-Node: TypeAlias = NodeWithScore | BaseNode | str
-"""A node with or without its score, or its id."""
+Node: TypeAlias = NodeWithScore | BaseNode
+"""A node with or without its score."""
 
 
-class MemoryPostprocessor(BaseNodePostprocessor):
+class MemoryPostprocessor(BaseNodePostprocessor, Learns[Node]):
     """Reorders nodes by what people chose for similar questions.
 
     Nodes get the new scores. Their metadata get ``kinrank_reason``, the reason, which neither language models nor
@@ -55,36 +54,13 @@ class MemoryPostprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise DataError("memory needs the question and got none: pass query_bundle or query_str")
-        hits = self.memory.rerank(query_bundle.query_str, _known(nodes), scores_of([node.score for node in nodes]))
+        scores = scores_of([node.score for node in nodes])
+        hits = self.memory.rerank(query_bundle.query_str, self._all_known(nodes), scores)
         return [NodeWithScore(node=_explained(nodes[hit.place].node, hit.reason), score=hit.score) for hit in hits]
 
-    def learn(
-        self,
-        question: str,
-        shown: Iterable[Node] = (),
-        *,
-        user: str | int | None = None,
-        **said: Iterable[Node],
-    ) -> None:
-        """Learn what one person did with an answer; nodes may be given by their ids.
-
-        Parameters
-        ----------
-        question
-            The question.
-        shown
-            The nodes that were shown, in this order.
-        user
-            Who it was; see `Memory.learn`.
-        said
-            The nodes that were `chosen`, `cited`, `liked` or `disliked`.
-        """
-        nodes = {how: _known(given) for how, given in said.items()}
-        self.memory.learn(question, _known(shown), user=user, **nodes)
-
-
-def _known(nodes: Iterable[Node]) -> list[Known]:
-    return [each if isinstance(each, str) else (each.node_id, each.get_content()) for each in nodes]
+    @staticmethod
+    def _known(document: Node) -> Known:
+        return document.node_id, document.get_content()
 
 
 def _explained(node: BaseNode, reason: str) -> BaseNode:
