@@ -77,9 +77,7 @@ class Rerank(pt.Estimator):
         del topics_or_res_va, qrels_va
         if not len(topics_or_res_tr):
             raise DataError("there are no results to learn from: retrieve documents for the training topics first")
-        judged = {
-            (str(q), str(d)): grade for q, d, grade in qrels_tr[["qid", "docno", "label"]].itertuples(index=False)
-        }
+        judged = _labels(qrels_tr)
         pairs = zip(topics_or_res_tr["qid"].astype(str), topics_or_res_tr["docno"].astype(str), strict=True)
         self.ranker.fit(self._queries(topics_or_res_tr, [judged.get(pair, np.nan) for pair in pairs]))
         return self
@@ -182,9 +180,7 @@ class MemoryRerank(pt.Estimator):
         """
         del topics_or_res_va, qrels_va
         _check_columns(topics_or_res_tr, "qid", "query", "docno")
-        judged = {
-            (str(q), str(d)): grade for q, d, grade in qrels_tr[["qid", "docno", "label"]].itertuples(index=False)
-        }
+        judged = _labels(qrels_tr)
         for qid, results in topics_or_res_tr.groupby("qid", sort=False):
             grades = [judged.get((str(qid), docno)) for docno in results["docno"].astype(str)]
             documents = list(zip(_documents(results), grades, strict=True))
@@ -206,6 +202,11 @@ class MemoryRerank(pt.Estimator):
                 score[rows[hit.place]], reason[rows[hit.place]] = hit.score, hit.reason
         ranked: pd.DataFrame = pt.model.add_ranks(inp.assign(score=score, reason=reason))
         return ranked
+
+
+def _labels(qrels: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Return the labels of documents by query and document."""
+    return {(str(q), str(d)): label for q, d, label in qrels[["qid", "docno", "label"]].itertuples(index=False)}
 
 
 def _documents(results: pd.DataFrame) -> list[Document]:
