@@ -29,6 +29,7 @@ def create_app(demo: Demo | Faq) -> Starlette:
     pages = {
         "/": (f"{name}.html", "text/html"),
         "/demo.css": ("demo.css", "text/css"),
+        "/common.js": ("common.js", "text/javascript"),
         f"/{name}.js": (f"{name}.js", "text/javascript"),
     }
 

@@ -1,23 +1,6 @@
 "use strict";
-const $ = (id) => document.getElementById(id);
 let asked = "";
 const liked = new Set();
-
-// Data is always set as text, never as markup.
-function element(tag, className, text) {
-  const made = document.createElement(tag);
-  made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-
-async function ask(path, body) {
-  const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const response = await fetch(path, options);
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error);
-  return answer;
-}
 
 async function search(text) {
   $("query").value = text;
@@ -69,15 +52,6 @@ $("forget").addEventListener("click", async () => {
   search(asked);
 });
 ask("/examples").then((found) => {
-  $("examples").replaceChildren(
-    ...found.examples.map((text) => {
-      const item = element("li", "");
-      const button = element("button", "choice", text);
-      button.type = "button";
-      button.addEventListener("click", () => search(text));
-      item.append(button);
-      return item;
-    }),
-  );
+  $("examples").replaceChildren(...found.examples.map((text) => chip(text)));
   search(found.examples[0]);
 });
