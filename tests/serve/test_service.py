@@ -18,6 +18,7 @@ import pytest
 
 import kinrank
 import kinrank.serve._models
+import kinrank.serve._served_model
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.engines import FeatureSet
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
@@ -282,6 +283,22 @@ def test_model_that_does_not_fit_the_attached_engine_is_refused(tmp_path: Path, 
     more = FeatureSet.parse(f'{PLAIN_FEATURES}\nnear = {{ vector = "v" }}')
     with Service({"model": path}, search=more) as service:  # computes those of its models
         assert service.feature_names() == set(camps.feature_names)
+
+
+def test_spellings_are_made_while_a_model_is_loaded_and_only_with_an_engine(
+    tmp_path: Path, camps: QuerySet, monkeypatch: pytest.MonkeyPatch
+):
+    path, made = tmp_path / "model", list[int]()
+    texts = np.array([f"query {i}" for i in range(len(camps))])
+    KnnRanker(5).fit(camps.replace(query_columns={"text": texts})).save(path)
+    monkeypatch.setattr(kinrank.serve._served_model, "Spellings", lambda known: made.append(len(list(known))))
+    for search, expected in ((None, []), (FeatureSet.parse(PLAIN_FEATURES), [len(camps)])):
+        with Service({"model": path}, settings=PATIENT, search=search) as service:
+            assert made == expected
+            model = service.slots["model"].current
+            assert model.spellings() is replace(model, judgments=1).spellings()
+            assert made == [len(camps)]
+            made.clear()
 
 
 def test_changed_folder_is_loaded_and_damaged_one_refused(

@@ -21,7 +21,7 @@ from kinrank.errors import (
 from kinrank.rankers.base import Ranker, from_record
 from kinrank.serve._events.log import EvidenceFeed
 from kinrank.serve._learning import JudgmentLearner
-from kinrank.serve._served_model import QueryEncoder, ServedModel, search_test, self_test, warm_up
+from kinrank.serve._served_model import QueryEncoder, ServedModel, search_test, self_test, spellings_of, warm_up
 from kinrank.serve._sources import ModelSource, Signature, StoreSource
 from kinrank.serve.messages import CandidateSet
 from kinrank.serve.observer import Observer
@@ -188,12 +188,22 @@ class ModelSlot:
             self._check_features(ranker)
             warm_up(ranker, examples)
             tested = self_test(ranker, examples, self.settings.deadline)
-            encoder = QueryEncoder(ranker)
+            encoder, spellings = QueryEncoder(ranker), spellings_of(ranker)
             if self.search is not None:
                 search_test(ranker, encoder, self.search)
+                spellings()  # here, and not in the first search that finds nothing
             if version == fingerprint(path):  # otherwise the folder was replaced while it was read
                 revision = None if self.learner is None else self.learner.starting_revision(ranker)
-                return ServedModel(version, ranker, ranker, tested, encoder, revision=revision, examples=examples)
+                return ServedModel(
+                    version,
+                    ranker,
+                    ranker,
+                    tested,
+                    encoder,
+                    revision=revision,
+                    examples=examples,
+                    spellings=spellings,
+                )
         raise RejectedModelError(f"{path} changed three times while it was read: write it less often")
 
     def _check_features(self, ranker: Ranker) -> None:

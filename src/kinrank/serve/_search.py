@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,8 @@ from kinrank.engines import Engine, FoundDocuments, Hits
 from kinrank.engines._query_dsl import PLAIN, SearchOptions
 from kinrank.engines.features import Clause
 from kinrank.errors import DataError, EngineError, ForbiddenFieldError, KinrankError, ParameterError
-from kinrank.memory._spelling import Spellings
 from kinrank.serve._circuit import FAILURES, CircuitBreaker, RetryBudget
 from kinrank.serve._models import SESSION
-from kinrank.serve._rules import MOST_KNOWN
 from kinrank.serve.messages import (
     CandidateSet,
     Fallback,
@@ -156,7 +153,6 @@ class Searcher:
         self._features = CircuitBreaker("computing features")
         self._searches = CircuitBreaker("search")
         self._second_requests = RetryBudget()
-        self._spellings: dict[str, tuple[str, Spellings]] = {}  # of the judged queries, by model, and whose they are
 
     def search(
         self,
@@ -211,15 +207,8 @@ class Searcher:
         """Return the judged query that a query is a spelling of; None if the model knows none."""
         if model is not None and model not in self.service.slots:
             return None
-        name = self.service.name_of(model)
-        served = self.service.slots[name].current
-        if served is None:
-            return None
-        fitted, spellings = self._spellings.get(name, ("", None))
-        if spellings is None or fitted != served.fitted:
-            spellings = Spellings(islice(served.base.names_.texts.all(), MOST_KNOWN))
-            self._spellings[name] = served.fitted, spellings
-        return spellings.nearest(query)
+        served = self.service.slots[self.service.name_of(model)].current
+        return None if served is None else served.spellings().nearest(query)
 
     def _search(
         self,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,11 +18,13 @@ from kinrank.arrays import Float32
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import EncoderError, KinrankError, RejectedModelError
+from kinrank.memory._spelling import Spellings
 from kinrank.memory.evidence import Evidence
 from kinrank.rankers import RANKERS
 from kinrank.rankers._local.texts import text_encoder
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_adapt, can_explain, has_weights, takes_evidence
+from kinrank.serve._rules import MOST_KNOWN
 from kinrank.serve.messages import CandidateSet, to_query_set
 from kinrank.serve.observer import Observer
 from kinrank.store import Examples
@@ -67,6 +71,11 @@ class QueryEncoder:
         return replace(candidates, vector=vector)
 
 
+def spellings_of(ranker: Ranker) -> Callable[[], Spellings]:
+    """Return a function that makes the spellings of judged queries, once: it may take more than half a second."""
+    return cache(lambda: Spellings(islice(ranker.names_.texts.all(), MOST_KNOWN)))
+
+
 FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
 
 
@@ -98,6 +107,8 @@ class ServedModel:
     """Identifies the history of the choices up to the revision."""
     examples: Examples | None = None
     """The stored queries, and the scores they had when the model was written."""
+    spellings: Callable[[], Spellings] = lambda: Spellings(())
+    """Returns the judged queries by other spellings, of `spellings_of`."""
 
     @property
     def version(self) -> str:
