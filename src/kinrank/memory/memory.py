@@ -60,9 +60,9 @@ _FIRST, _FALL, _FOUND = 0.3, 0.7, 0.005  # how likely the first hit is right, ho
 _COMPARED = 20  # similar questions with which a new one is compared
 _ALL_COMPARED = 500  # questions that are all compared; of n later, a share of 500 / n
 _BINS = 20  # of similarity
-_MIDDLES = (np.arange(_BINS) + 0.5) / _BINS
+_SIMILARITIES = np.append((np.arange(_BINS) + 0.5) / _BINS, 1.0)  # middles of bins; then the question itself
 _PRIOR = np.interp(
-    _MIDDLES,
+    _SIMILARITIES[:_BINS],
     (0.025, 0.075, 0.125, 0.175, 0.25, 0.35, 0.45, 0.55, 0.7, 0.9),
     (0.01, 0.02, 0.03, 0.05, 0.10, 0.26, 0.50, 0.68, 0.80, 0.85),
 )
@@ -181,7 +181,7 @@ class Memory:
         self._database = _opened(self.path)
         self._version: tuple[int, int] | None = None
         self._forgotten = ""
-        self._agreement = _PRIOR
+        self._agreement = np.append(_PRIOR, 1.0)
         self._start()
 
     def __len__(self) -> int:
@@ -271,7 +271,7 @@ class Memory:
         places, similar = self._index.nearest(self._asked(question, vector), self.neighbors)
         found: dict[int, _Known] = {}
         if len(places):
-            agree = np.interp(similar, [*_MIDDLES, 1.0], [*self._agreement, 1.0]).tolist()  # with itself it agrees
+            agree = np.interp(similar, _SIMILARITIES, self._agreement).tolist()
             place_of = {self._ids[place]: (place, w) for place, w in zip(places.tolist(), agree, strict=True)}
             cells = self._execute(
                 "SELECT question, document, amount, good FROM cell WHERE question IN (SELECT value FROM json_each(?))",
@@ -678,7 +678,7 @@ class Memory:
             counted[:, bin_] = pairs, same / _SHARES
         # Bins next to each other are alike.
         pairs, same = (np.convolve(each, (0.5, 1.0, 0.5), "same") for each in counted)
-        self._agreement = (same + _PRIOR_AMOUNT * _PRIOR) / (pairs + _PRIOR_AMOUNT)
+        self._agreement[:_BINS] = (same + _PRIOR_AMOUNT * _PRIOR) / (pairs + _PRIOR_AMOUNT)
         self._version, self._forgotten = version, forgotten
 
     @contextmanager
