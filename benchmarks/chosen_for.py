@@ -39,6 +39,7 @@ from benchmarks.common import data_dir, log_progress, msrd
 from benchmarks.encoders import msrd_texts
 from benchmarks.engine_msrd import running
 from benchmarks.memory_collections import READERS, even_folds, relevant, texts
+from benchmarks.memory_stream import ndcg
 from kinrank import KinRanker, Memory, QuerySet
 from kinrank.engines import FeatureSet, connect
 from kinrank.engines._logger import FeatureLogger
@@ -205,12 +206,12 @@ def measure_split(
         "seconds to write": round(seconds, 1),
         **{
             way: {
-                "NDCG@10": round(float(ndcg.mean()), 4),
+                "NDCG@10": round(float(gains.mean()), 4),
                 "recall@100": round(float(recall.mean()), 4),
                 "ms": round(1e3 * statistics.median(times[way]), 2),
-                **({} if way == "text" else {"p": float(f"{ttest_rel(ndcg, base).pvalue:.1g}")}),
+                **({} if way == "text" else {"p": float(f"{ttest_rel(gains, base).pvalue:.1g}")}),
             }
-            for way, (ndcg, recall) in found.items()
+            for way, (gains, recall) in found.items()
         },
         "own text left out, left in": [round(float(each[0].mean()), 4) for each in (honest[boost], leaking)],
     }
@@ -292,16 +293,12 @@ def timed(search: Search, seconds: list[float]) -> Search:
 
 def quality(asked: Asked, search: Search) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return NDCG@10 and recall@100 of each query, relative to all relevant documents."""
-    discount = 1 / np.log2(np.arange(2, 12))
     values = []
     for text, grades in asked.items():
         found = search(text)
-        gains = np.exp2([grades.get(each, 0.0) for each in found[:10]]) - 1
-        best = np.exp2(sorted(grades.values(), reverse=True)[:10]) - 1
-        recall = len(grades.keys() & set(found)) / len(grades)
-        values.append((gains @ discount[: len(gains)] / (best @ discount[: len(best)]), recall))
-    ndcg, recalls = np.array(values).T
-    return ndcg, recalls
+        values.append((ndcg(found, grades), len(grades.keys() & set(found)) / len(grades)))
+    gains, recalls = np.array(values).T
+    return gains, recalls
 
 
 def size_of(engine: LuceneEngine) -> int:

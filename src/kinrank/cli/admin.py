@@ -385,12 +385,12 @@ def index(
     from kinrank.engines.chosen_for import TextLimits, judged_choices
     from kinrank.engines.lucene import LuceneEngine
 
-    given = parse_settings(None, settings or [])
-    own = {name.name for name in fields(TextLimits)}
-    limits = TextLimits(
-        **parse_settings(TextLimits, [each for each in settings or [] if each.partition("=")[0] in own])
-    )
-    client = {name: value for name, value in given.items() if name not in own}
+    names = {each.name for each in fields(TextLimits)}
+    own, others = list[str](), list[str]()
+    for text in settings or ():
+        (own if text.partition("=")[0].strip() in names else others).append(text)
+    limits = TextLimits(**parse_settings(TextLimits, own))
+    client = parse_settings(None, others)
     model = str(client.pop("model", "default"))
     with console.progress("reading"):
         choices = _live_choices(source, model, limits) if "://" in source else judged_choices(read_judgments(source))
