@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -119,6 +119,11 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Run a test."""
     return (yield from _skip_if_extra_is_missing(item))
+
+
+def missing(text: str) -> NoReturn:
+    """Fail because of a missing tool; skip without extras, because the same tests run again with them."""
+    (pytest.skip if CORE_ONLY else pytest.fail)(text)
 
 
 def _skip_if_extra_is_missing(item: pytest.Item) -> Generator[None, object, object]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CORE_ONLY
+from tests.conftest import missing
 from tests.processes import wait_until
 from tests.serve.servers import free_port
 
@@ -21,7 +21,7 @@ def object_store(patch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run a server with the bucket ``bucket``, set the variables that lead clients to it, and yield its address."""
     program = Path(sys.executable).with_name("moto_server")
     if not program.exists():
-        (pytest.skip if CORE_ONLY else pytest.fail)("moto is not installed: pip install '.[dev]'")
+        missing("moto is not installed: pip install '.[dev]'")
     port = free_port()
     server = subprocess.Popen([program, "-H", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from kinrank.cli.app import app
 from kinrank.serve._http.app import EXIT_SECONDS
 from kinrank.serve._http.run import Options
-from tests.conftest import CORE_ONLY
+from tests.conftest import missing
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
@@ -25,7 +25,7 @@ SERVICES = COMPOSE["services"]
 
 def run(*command: str | Path, **environment: str) -> None:
     if shutil.which(command[0]) is None:
-        (pytest.skip if CORE_ONLY else pytest.fail)(f"{command[0]} is not installed: scripts/install does that")
+        missing(f"{command[0]} is not installed: scripts/install does that")
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -9,9 +9,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import pytest
-
-from tests.conftest import CORE_ONLY
+from tests.conftest import missing
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -22,7 +20,7 @@ def promtool(*args: str | Path) -> None:
     """Check rules as Prometheus reads them."""
     program = shutil.which("promtool")
     if program is None:
-        (pytest.skip if CORE_ONLY else pytest.fail)("promtool is not installed: apt-get install prometheus")
+        missing("promtool is not installed: apt-get install prometheus")
     done = subprocess.run([program, *args], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kinrank.serve._keys import Role, add_key
-from tests.conftest import CORE_ONLY
+from tests.conftest import missing
 from tests.processes import wait_until
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.servers import RANKED, UP, free_port, one_thread
@@ -39,7 +39,7 @@ run.run(run.Options({"default": sys.argv[1]}, port=int(sys.argv[2]), settings=Se
 def systemd(tool: str) -> str:
     program = shutil.which(tool)
     if program is None:
-        (pytest.skip if CORE_ONLY else pytest.fail)(f"{tool} is not installed: apt-get install systemd")
+        missing(f"{tool} is not installed: apt-get install systemd")
     return program
 
 
