@@ -24,6 +24,10 @@ Memory still compares questions by n-grams, and *extended* is still BM25.
 ``--part trouble``: the second half without wrong choices, with them, with a liar, who asks one search in ten and always
 chooses the worst of the ten, and with documents of which a third change their texts in the middle.
 
+``--part agreement``: the second half with the curve of agreement that memory learns and with the one it starts with, in
+``--seeds`` orders with other people: all questions, and *families*, one question of those with the same relevant
+documents, so that what looks alike agrees less. The p is that of a paired t-test over the seeds.
+
 ``--part cost``: rerank and learn with ``--known`` questions, in milliseconds.
 """
 
@@ -41,10 +45,13 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import ttest_rel
 
+import kinrank.memory.memory
 from benchmarks.common import log_progress
 from benchmarks.memory_collections import TIME, longeval, relevant, texts
 from kinrank import Memory
@@ -54,12 +61,13 @@ from kinrank.memory._questions import TextQuestions
 from kinrank.memory.memory import VOTES, given_document
 
 OPTIONS = {
-    "part": ("quality", "trouble", "cost"),
+    "part": ("quality", "trouble", "agreement", "cost"),
     "collection": "stackfaq,govuk,metatool,nfcorpus,scifact,longeval",
     "systems": "retriever,counter,extended,cache,memory",
     "retriever": ("bm25", "minilm"),
     "most": "4000",
     "wrong": "0.2",
+    "seeds": "5",
     "known": "100000",
 }
 _HITS, _SHOWN, _RECALLED, _PEOPLE = 50, 10, 10, 200
@@ -124,14 +132,16 @@ class Vectors:
 
 
 @cache
-def stream(name: str, most: int, retriever: str = "bm25") -> Stream:
-    """Read a collection, in a random order if it has no times."""
+def stream(name: str, most: int, retriever: str = "bm25", seed: int = 0, families: bool = False) -> Stream:
+    """Read a collection, in a random order if it has no times; of questions of a family only the first."""
     if name == "longeval":
         return in_time(most)
     documents, of_question = texts(name), relevant(name)
     questions = [text for text, grades in of_question.items() if grades.keys() & documents.keys()]
-    order = np.random.default_rng(0).permutation(len(questions))[:most]
-    questions = [questions[place] for place in order]
+    questions = [questions[place] for place in np.random.default_rng(seed).permutation(len(questions))]
+    if families:
+        questions = list({frozenset(of_question[text]): text for text in reversed(questions)}.values())[::-1]
+    questions = questions[:most]
     index = Index(documents) if retriever == "bm25" else Vectors(documents)
     return Stream(documents, questions, [of_question[text] for text in questions], list(map(index.search, questions)))
 
@@ -338,8 +348,18 @@ def ndcg(ranked: list[str], grades: dict[str, float]) -> float:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def run(part: str, collection: str, systems: str, retriever: str, most: str, wrong: str, known: str) -> dict[str, Any]:
+def run(
+    part: str, collection: str, systems: str, retriever: str, most: str, wrong: str, seeds: str, known: str
+) -> dict[str, Any]:
     """Run one part."""
+    if part == "agreement":
+        return {
+            "rows": [
+                agreement(name, int(most), retriever, float(wrong), int(seeds), families)
+                for name in collection.split(",")
+                for families in ((False,) if name == "longeval" else (False, True))
+            ]
+        }
     streams = (
         {name: stream(name, int(most), retriever) for name in collection.split(",")}
         if part in ("quality", "trouble")
@@ -420,6 +440,31 @@ def trouble(name: str, stream: Stream, wrong: float) -> dict[str, Any]:
         f"{wrong:.0%} wrong": second_half(system=Remembered(stream), wrong=wrong),
         "and a liar": second_half(system=Remembered(stream), wrong=wrong, liar=True),
         "and a third of the documents change": second_half(system=changing, wrong=wrong, before=before),
+    }
+    log_progress(f"{row}")
+    return row
+
+
+def agreement(name: str, most: int, retriever: str, wrong: float, seeds: int, families: bool) -> dict[str, Any]:
+    """Compare the curve that memory learns with the one it starts with, in the second half."""
+    halves: dict[str, list[float]] = defaultdict(list)
+    for seed in range(seeds):
+        each = stream(name, most, retriever, seed, families)
+        # Of the amount that the first curve counts: with very much of it, nothing else counts.
+        for way, amount in (("learned", kinrank.memory.memory._PRIOR_AMOUNT), ("as it starts", 1e12)):
+            with mock.patch.object(kinrank.memory.memory, "_PRIOR_AMOUNT", amount):
+                outcome = play(each, Remembered(each), wrong=wrong, seed=seed + 1)
+            halves[way].append(float(np.mean(outcome.ndcg[len(each.questions) // 2 :])))
+        halves["retriever"].append(
+            float(np.mean(play(each, Retriever(each), wrong=wrong).ndcg[len(each.questions) // 2 :]))
+        )
+    learned, start = halves["learned"], halves["as it starts"]
+    row = {
+        "collection": name,
+        "questions": f"{len(each.questions)}{' of other families' * families}",
+        **{way: round(float(np.mean(values)), 4) for way, values in halves.items()},
+        "by seed": np.round(np.subtract(learned, start), 4).tolist(),
+        "p": float(f"{ttest_rel(learned, start).pvalue:.1g}"),
     }
     log_progress(f"{row}")
     return row

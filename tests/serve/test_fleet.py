@@ -19,7 +19,7 @@ def test_fleet_loses_no_acknowledged_judgment_or_click() -> None:
     assert figures["acknowledged"] > 9
     assert figures["of which lost"] == 0
     assert figures["restored over"] > 0
-    assert figures["restores logged"] == 3
+    assert figures["restores noticed"] == 3
     assert figures["replicas that have learned all"] == 3
     assert figures["clicks acknowledged"] > 9
     assert figures["clicks lost"] == 0
