@@ -15,7 +15,7 @@
 from dataclasses import replace
 from typing import Any, Self
 
-from kinrank.adapters import REASON, Learns, scores_of
+from kinrank.adapters._shared import REASON, Learns, scores_of
 from kinrank.memory.memory import Document as Known
 from kinrank.memory.memory import Memory
 from kinrank.registry import import_extra

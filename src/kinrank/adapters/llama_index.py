@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kinrank.adapters import REASON, Learns, scores_of
+from kinrank.adapters._shared import REASON, Learns, scores_of
 from kinrank.errors import DataError
 from kinrank.memory.memory import Document as Known
 from kinrank.memory.memory import Memory
