@@ -12,7 +12,7 @@ from rich.table import Table
 
 from kinrank.cli import console
 from kinrank.cli.inputs import load_model, read_queries, select_queries
-from kinrank.cli.options import ModelFolder, QueryIds
+from kinrank.cli.options import ChosenQueries, ModelFolder
 from kinrank.data.source import FORMATS
 from kinrank.engines.targets import TARGETS
 from kinrank.errors import DataError, FileFormatError, ParameterError
@@ -183,7 +183,7 @@ def _target_names(incomplete: str) -> list[str]:
 def explain(
     model: ModelFolder,
     data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries with candidates: {FORMATS}.")],
-    query: QueryIds = None,
+    query: ChosenQueries = None,
     weights: Annotated[
         bool,
         typer.Option(

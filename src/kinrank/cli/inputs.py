@@ -13,6 +13,9 @@ from kinrank.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
     from kinrank.study._leaks import AddedRows
@@ -146,15 +149,27 @@ def _warn_of_giveaway(queries: QuerySet, path: str) -> None:
         )
 
 
-def select_queries(queries: QuerySet, ids: Sequence[str] | None, path: str) -> QuerySet:
-    """Return the queries with the given ids in the order of the data; all queries if no ids are given."""
+def select_queries(queries: QuerySet, wanted: Sequence[str] | None, path: str) -> QuerySet:
+    """Return the queries with the given ids or texts in the order of the data; all queries if none is given."""
     import numpy as np
 
-    if not ids:
+    from kinrank.data.texts import TEXT, normalize_text
+
+    if not wanted:
         return queries
-    known_ids = queries.qid.astype(np.str_)
-    for qid in ids:
-        if qid not in known_ids:
-            examples = ", ".join(map(repr, known_ids[:_EXAMPLES].tolist()))
-            raise DataError(f"{path}: no query {qid!r} among {len(queries):,} queries; ids look like {examples}")
-    return queries[np.flatnonzero(np.isin(known_ids, ids))]
+    ids = queries.qid.astype(np.str_)
+    texts = np.array([normalize_text(text) for text in queries.query_columns.get(TEXT, ())], np.str_)
+    chosen = np.zeros(len(queries), bool)
+    for query in wanted:
+        found = ids == query
+        if not found.any() and len(texts):
+            found = texts == normalize_text(query)
+        if not found.any():
+            known = f"texts look like {_first(texts)}" if len(texts) else f"ids look like {_first(ids)}"
+            raise DataError(f"{path}: no query {query!r} among {len(queries):,} queries; {known}")
+        chosen |= found
+    return queries[np.flatnonzero(chosen)]
+
+
+def _first(names: NDArray[np.str_]) -> str:
+    return ", ".join(map(repr, names[:_EXAMPLES].tolist()))

@@ -119,9 +119,9 @@ MeasureNames = Annotated[
 Leaks = Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")]
 Seed = Annotated[int, typer.Option(help="Seed for the fold split.")]
 ModelFolder = Annotated[str, typer.Argument(metavar="MODEL", help="Model folder written by kinrank train.")]
-QueryIds = Annotated[
+ChosenQueries = Annotated[
     list[str] | None,
-    typer.Option("--query", metavar="QID", help="Id of a query; repeatable.", show_default="all queries"),
+    typer.Option("--query", metavar="QUERY", help="Id or text of a query; repeatable.", show_default="all queries"),
 ]
 EvidenceFolder = Annotated[
     str | None,
