@@ -31,16 +31,26 @@ class Reasons:
         return self.why(None)
 
     def why(self, rose: bool | None) -> str:
-        """Return what is known in words; if the candidate rose or fell, only what speaks for that, if anything does."""
+        """Return what is known in words; if the candidate rose or fell, only what speaks for that.
+
+        Examples
+        --------
+        >>> known = Reasons(right=["toy story 2"], wrong=["toy boat"])
+        >>> known.why(True), known.why(False)
+        ('judged right for *toy story 2*', 'judged wrong for *toy boat*')
+        >>> Reasons(wrong=["toy boat"]).why(True)  # it rose because others fell
+        ''
+        """
         said: list[str] = []
-        judged: tuple[tuple[str, list[str]], ...] = ("right", self.right), ("wrong", self.wrong)
-        if self.same:
+        up, down = rose is not False, rose is not True
+        if self.same and (up if max(self.same) > 0 else down):
             said.append(f"judged {'right' if max(self.same) > 0 else 'wrong'} for this query before")
-        if rose is not None and (self.right if rose else self.wrong):
-            judged = (judged[0 if rose else 1],)
-        said += [f"judged {how} for {listed(of)}" for how, of in judged if of]
-        said += [f"{name} {value} is right for {_queries(n)} like this" for name, value, n in self.keys if n]
-        if not said and self.everyone:
+        for how, of, told in (("right", self.right, up), ("wrong", self.wrong, down)):
+            if of and told:
+                said.append(f"judged {how} for {listed(of)}")
+        if up:
+            said += [f"{name} {value} is right for {_queries(n)} like this" for name, value, n in self.keys if n]
+        if not (said or self.same or self.right or self.wrong) and self.everyone:
             said = [f"judged right for {_queries(self.everyone)}, none like this"]
         return ", ".join(said)
 
