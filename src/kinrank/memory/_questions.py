@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kinrank._growing import GrowingRows
 from kinrank.arrays import Float32, Int64
-from kinrank.memory.kin import QueryIndex, Terms, Vocabulary
+from kinrank.memory.kin import QueryIndex, Terms, Vocabulary, product_with, table_of
 
 _TAIL = 256  # the last questions are compared one by one; each such number of them goes into an index
 _BUCKETS = 2**19
@@ -166,15 +166,7 @@ def _best(places: Int64, similar: NDArray[Any], n: int) -> tuple[Int64, Float32]
 def _products(asked, asked_weight, offsets, term, weight):  # type: ignore[no-untyped-def]
     """Return the scalar product of a text with each of others."""
     found = np.zeros(len(offsets) - 1, dtype=np.float32)
+    table = table_of(asked, asked_weight, 0, len(asked))
     for i in range(len(found)):
-        a, b = 0, offsets[i]
-        while a < len(asked) and b < offsets[i + 1]:
-            if asked[a] < term[b]:
-                a += 1
-            elif asked[a] > term[b]:
-                b += 1
-            else:
-                found[i] += asked_weight[a] * weight[b]
-                a += 1
-                b += 1
+        found[i] = product_with(table, term, weight, offsets[i], offsets[i + 1])
     return found

@@ -294,18 +294,32 @@ def _terms(letters, ends, idf, words):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _product(term, weight, a, a_end, other_term, other_weight, b, b_end):  # type: ignore[no-untyped-def]
-    """Return the scalar product of two texts."""
+def table_of(term, weight, start, stop):  # type: ignore[no-untyped-def]
+    """Return a hash table of the terms of a text: their weights, and which of them is in each place, or -1."""
+    size = 2
+    while size < 4 * (stop - start):
+        size *= 2
+    owner, values = np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.float32)
+    for j in range(start, stop):
+        slot = term[j] & (size - 1)
+        while owner[slot] >= 0:
+            slot = (slot + 1) & (size - 1)
+        owner[slot], values[slot] = term[j], weight[j]
+    return owner, values
+
+
+@numba.njit(cache=True, nogil=True)
+def product_with(table, term, weight, start, stop):  # type: ignore[no-untyped-def]
+    """Return the scalar product of a text, given by its table, with another one. Most terms of two texts differ."""
+    owner, values = table
     total = 0.0
-    while a < a_end and b < b_end:
-        if term[a] < other_term[b]:
-            a += 1
-        elif term[a] > other_term[b]:
-            b += 1
-        else:
-            total += weight[a] * other_weight[b]
-            a += 1
-            b += 1
+    for j in range(start, stop):
+        slot = term[j] & (len(owner) - 1)
+        while owner[slot] >= 0:
+            if owner[slot] == term[j]:
+                total += values[slot] * weight[j]
+                break
+            slot = (slot + 1) & (len(owner) - 1)
     return total
 
 
@@ -408,18 +422,10 @@ def _nearest(  # type: ignore[no-untyped-def]
                 size = _keep_best(best, best_values, size, place, sums[slot])
             owner[slot], sums[slot] = -1, 0.0
         if not whole:
+            table = table_of(term, weight, offsets[i], offsets[i + 1])
             for j in range(size):
-                known = best[j]
-                best_values[j] = _product(
-                    term,
-                    weight,
-                    offsets[i],
-                    offsets[i + 1],
-                    known_term,
-                    known_weight,
-                    known_offsets[known],
-                    known_offsets[known + 1],
-                )
+                start, stop = known_offsets[best[j]], known_offsets[best[j] + 1]
+                best_values[j] = product_with(table, known_term, known_weight, start, stop)
         order = np.argsort(best[:size])
         order = order[np.argsort(-best_values[:size][order], kind="mergesort")][:n]
         for j in range(len(order)):
@@ -461,6 +467,7 @@ def _families(offsets, term, weight, starts, text, text_weight, above):  # type:
                     n_touched += 1
                 sums[other] += weight[j] * text_weight[entry]
         least = above - np.sqrt(max(rest, 0.0)) - 1e-6
+        table = table_of(term, weight, offsets[i], offsets[i + 1])
         for j in range(n_touched):
             other = touched[j]
             near = sums[other] > least
@@ -470,10 +477,7 @@ def _families(offsets, term, weight, starts, text, text_weight, above):  # type:
             a, b = _root(parent, i), _root(parent, other)
             if a == b:
                 continue
-            similarity = _product(
-                term, weight, offsets[i], offsets[i + 1], term, weight, offsets[other], offsets[other + 1]
-            )
-            if similarity > above:
+            if product_with(table, term, weight, offsets[other], offsets[other + 1]) > above:
                 parent[max(a, b)] = min(a, b)
     for i in range(n):
         parent[i] = _root(parent, i)

@@ -271,26 +271,22 @@ class Memory:
         places, similar = self._index.nearest(self._asked(question, vector), self.neighbors)
         found: dict[int, _Known] = {}
         if len(places):
-            agree = np.interp(similar, _SIMILARITIES, self._agreement).tolist()
-            place_of = {self._ids[place]: (place, w) for place, w in zip(places.tolist(), agree, strict=True)}
-            cells = self._execute(
-                "SELECT question, document, amount, good FROM cell WHERE question IN (SELECT value FROM json_each(?))",
-                json.dumps(list(place_of)),
-            )
-            nearest_first: dict[int, list[list[Any]]] = {number: [] for number in place_of}
-            for number, *cell in cells:
-                nearest_first[number].append(cell)
+            near = list(zip(places.tolist(), np.interp(similar, _SIMILARITIES, self._agreement).tolist(), strict=True))
             doubt = _TENTHS * self.people
-            for number, of_question in nearest_first.items():
-                place, w = place_of[number]
-                for document, amount, good in of_question:
-                    known = found.get(document)
-                    if known is None:
-                        known = found[document] = _Known()
-                    known.kin_amount += w * amount / (amount + doubt)
-                    known.kin_good += w * good / (amount + doubt)
-                    if w > _NAMED:
-                        (known.right if good > 0 else known.wrong).append(place)
+            nearest_first = self._execute(
+                "SELECT k.key, c.document, c.amount, c.good FROM json_each(?) AS k CROSS JOIN cell AS c "
+                "ON c.question = k.value ORDER BY k.key, c.document",
+                json.dumps([self._ids[place] for place, _ in near]),
+            )
+            for number, document, amount, good in nearest_first:
+                place, w = near[number]
+                known = found.get(document)
+                if known is None:
+                    known = found[document] = _Known()
+                known.kin_amount += w * amount / (amount + doubt)
+                known.kin_good += w * good / (amount + doubt)
+                if w > _NAMED:
+                    (known.right if good > 0 else known.wrong).append(place)
         ids: dict[str, int] = {}
         rows = self._execute(
             "SELECT name, id, content, amount, good FROM document WHERE name IN (SELECT value FROM json_each(?))",
