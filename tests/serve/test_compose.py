@@ -25,7 +25,7 @@ SERVICES = COMPOSE["services"]
 
 def run(*command: str | Path, **environment: str) -> None:
     if shutil.which(command[0]) is None:
-        missing(f"{command[0]} is not installed: scripts/install does that")
+        missing(f"{command[0]} is not installed: scripts/tools does that")
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     assert done.returncode == 0, done.stdout + done.stderr
 
