@@ -152,7 +152,7 @@ def test_version_is_the_same_everywhere():
 
 def test_ci_steps_are_executable_scripts():
     steps = re.findall(r"^ *(?:step |scripts/)(?!engine)([\w-]+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    assert steps == ["tools", "test-core", "install", "docs", "lint", "types", "layers", "build", "test-servers", "test"]
+    assert " ".join(steps) == "tools test-core install docs lint types layers build test-servers test"
     for script in [".ci/run", *(f"scripts/{step}" for step in steps)]:
         assert os.access(ROOT / script, os.X_OK), script
 
