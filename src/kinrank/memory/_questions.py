@@ -164,9 +164,9 @@ def _best(places: Int64, similar: NDArray[Any], n: int) -> tuple[Int64, Float32]
 
 @numba.njit(cache=True, nogil=True)
 def _products(asked, asked_weight, offsets, term, weight):  # type: ignore[no-untyped-def]
-    """Return the scalar product of a text with each of others."""
+    """Return the scalar product of a text with each of others, to the bit as an index sums it that reads all."""
     found = np.zeros(len(offsets) - 1, dtype=np.float32)
     table = table_of(asked, asked_weight, 0, len(asked))
     for i in range(len(found)):
-        found[i] = product_with(table, term, weight, offsets[i], offsets[i + 1])
+        found[i] = product_with(table, term, weight, offsets[i], offsets[i + 1], found[i])
     return found

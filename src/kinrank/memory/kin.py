@@ -309,10 +309,9 @@ def table_of(term, weight, start, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def product_with(table, term, weight, start, stop):  # type: ignore[no-untyped-def]
-    """Return the scalar product of a text, given by its table, with another one. Most terms of two texts differ."""
+def product_with(table, term, weight, start, stop, total):  # type: ignore[no-untyped-def]
+    """Add the scalar product of a text, given by its table, and another one to a total, in the total's precision."""
     owner, values = table
-    total = 0.0
     for j in range(start, stop):
         slot = term[j] & (len(owner) - 1)
         while owner[slot] >= 0:
@@ -425,7 +424,7 @@ def _nearest(  # type: ignore[no-untyped-def]
             table = table_of(term, weight, offsets[i], offsets[i + 1])
             for j in range(size):
                 start, stop = known_offsets[best[j]], known_offsets[best[j] + 1]
-                best_values[j] = product_with(table, known_term, known_weight, start, stop)
+                best_values[j] = product_with(table, known_term, known_weight, start, stop, 0.0)
         order = np.argsort(best[:size])
         order = order[np.argsort(-best_values[:size][order], kind="mergesort")][:n]
         for j in range(len(order)):
@@ -477,7 +476,7 @@ def _families(offsets, term, weight, starts, text, text_weight, above):  # type:
             a, b = _root(parent, i), _root(parent, other)
             if a == b:
                 continue
-            if product_with(table, term, weight, offsets[other], offsets[other + 1]) > above:
+            if product_with(table, term, weight, offsets[other], offsets[other + 1], 0.0) > above:
                 parent[max(a, b)] = min(a, b)
     for i in range(n):
         parent[i] = _root(parent, i)
