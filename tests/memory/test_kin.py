@@ -10,6 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from kinrank.memory import kin
+from kinrank.memory._questions import TextQuestions
 from kinrank.memory.kin import QueryIndex, Vocabulary, families_of, nearest_similarity
 
 WORDS = ["toy", "story", "iron", "man", "spider", "frozen", "cast", "of", "the", "2", "dvd", "über", "heat"]
@@ -60,6 +61,18 @@ def test_rare_terms_find_the_nearest_text_in_a_large_index(texts: list[str], mon
     places, similarities = index.nearest(index.terms_, 1)
     assert np.array_equal(places, exact[0])
     np.testing.assert_allclose(similarities, exact[1], atol=1e-6)
+
+
+def test_questions_are_as_similar_before_and_after_they_are_indexed():
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, 6)) for _ in range(768)]
+    last_ones, indexed = TextQuestions(), TextQuestions()
+    last_ones.add(texts[:-1])
+    indexed.add(texts)
+    for asked in texts[:50]:
+        compared, found = (dict(zip(*each.nearest(asked, 768), strict=True)) for each in (last_ones, indexed))
+        found.pop(767, None)
+        assert compared == found
 
 
 def test_texts_of_the_same_key_and_others_are_left_out():
