@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 FOLDER = Path(__file__).parent
-SHARED = {"__init__", "__main__", "common", "memory_collections"}
+SHARED = {"__init__", "__main__", "common", "memory_collections", "memory_meaning"}
 
 
 def names() -> list[str]:

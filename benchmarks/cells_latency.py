@@ -22,10 +22,11 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import interleaved, log_progress
 from benchmarks.knn_latency import random_queries
-from kinrank import CellRanker, KnnRanker, QuerySet, load
-from kinrank.neighbors._cells import CellTree
+from kinrank import CellRanker, QuerySet, load
+from kinrank.kin.indexes._cells import CellTree
 from kinrank.rankers import Ranker
 from kinrank.rankers.cells._training import CellPlan, CellStatistics
+from reproduction.knn import uniform_knn
 
 FEATURES, CANDIDATES, QUERIES, WARM = 46, 100, 300, 20
 SMALLEST = 10_000
@@ -38,7 +39,7 @@ def run() -> dict[str, object]:
     """Return milliseconds and megabytes for every size."""
     with threadpool_limits(limits=1), tempfile.TemporaryDirectory() as folder:
         judged = random_queries(SMALLEST, 40, FEATURES, 0)
-        exact = KnnRanker.as_published(400, reference=0).fit(judged)
+        exact = uniform_knn(400, reference=0).fit(judged)
         rankers = {f"exact KNN, m = {SMALLEST:,}": exact}
         small = CellRanker(n_cells=CELLS, describe="mean", reference=0, neighbor_weights="uniform", prior="none").fit(
             judged

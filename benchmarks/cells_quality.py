@@ -3,7 +3,7 @@
 The data are MSRD (11,341 training queries, with the settings that `knn_msrd` chose on validation) and generated intents
 (10,000 queries, 46 features). Every number of cells is fitted on five orders of the training queries, since the initial
 centers of k-means depend on the order. k, kernel and prior are those of exact KNN; nothing is chosen on the test
-queries. Finally, the number of cells and k are chosen on validation queries (`choose_cells`).
+queries. Finally, the number of cells and k are chosen on validation queries (`choose_neighbors`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import log_progress, msrd
-from kinrank import CellRanker, KnnRanker, QuerySet, SingleRanker, choose_cells
+from kinrank import CellRanker, KnnRanker, QuerySet, SingleRanker, choose_neighbors
 from kinrank.datasets import make_intents
-from kinrank.describe import Describer
+from kinrank.kin import Describer
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers import Ranker
+from reproduction.knn import uniform_knn
 
 SHARES = (200, 100, 50, 20, 10)  # m / C
 ORDERS = 5
@@ -38,7 +39,7 @@ def run() -> dict[str, object]:
             movies["test"],
         ),
         "generated intents": compare(
-            KnnRanker.as_published(400, reference="reference"),
+            uniform_knn(400, reference="reference"),
             intents[:10_000],
             intents[10_000:11_000],
             intents[11_000:],
@@ -69,18 +70,17 @@ def compare(ranker: KnnRanker, train: QuerySet, vali: QuerySet, test: QuerySet) 
             "each order": [round(float((each - exact).mean()), 4) for each in found],
         }
         log_progress(f"{n_cells} cells: {figures['cells'][n_cells]}")
-    chosen = choose_cells(
-        with_class(ranker, CellRanker, neighbor_weights="uniform"),
-        train,
-        vali,
-        [len(train) // share for share in SHARES],
-        NEIGHBORS,
-    )
-    quality = per_query(chosen.ranker, test)
-    exact = per_query(with_class(chosen.ranker, KnnRanker).fit(train), test)
+    best, chosen = -1.0, CellRanker()
+    for n_cells in sorted(len(train) // share for share in SHARES):
+        fitted = with_class(ranker, CellRanker, neighbor_weights="uniform", n_cells=n_cells).fit(train)
+        choice = choose_neighbors(fitted, vali, NEIGHBORS)
+        if max(choice.quality.values()) > best:
+            best, chosen = max(choice.quality.values()), choice.apply(fitted)
+    quality = per_query(chosen, test)
+    exact = per_query(with_class(chosen, KnnRanker).fit(train), test)
     figures["chosen on validation"] = {
         "cells": chosen.n_cells,
-        "k": chosen.ranker.n_neighbors,
+        "k": chosen.n_neighbors,
         "NDCG@10": round(float(quality.mean()), 4),
         "exact KNN at that k": round(float(exact.mean()), 4),
     }

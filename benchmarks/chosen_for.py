@@ -46,7 +46,7 @@ from kinrank.engines._logger import FeatureLogger
 from kinrank.engines.base import RetryingPool
 from kinrank.engines.chosen_for import Choice, TextLimits
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.memory.kin import families_of
+from kinrank.kin.families import families_of
 
 OPTIONS = {"collection": ("all", "govuk", "scifact", "nfcorpus", "msrd"), "asked": "200", "train": ("no", "yes")}
 PORT = 9295
@@ -175,7 +175,7 @@ def measure_split(
     seconds = time.perf_counter() - start
     memory = Memory(":memory:", people=0)
     for text, grades in known.items():
-        memory.learn(text, liked=list(grades))
+        memory.learn(text, liked=list(grades), user=text)
 
     tuned = dict(list(known.items())[:TUNED])
     engines = {boost: with_features(engine, features(boost)) for boost in BOOSTS}

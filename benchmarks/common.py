@@ -5,20 +5,14 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from kinrank import QuerySet
-from kinrank.parallel import usable_cores
-from reproduction.cache import ResultCache
-from reproduction.catalog import EXPERIMENTS
 from reproduction.data_folder import DataFolder
-from reproduction.run import measure
 
 
 def data_dir() -> Path:
@@ -61,16 +55,6 @@ def movie_of(qid: np.ndarray) -> np.ndarray:
 def judged_text(collection: str) -> tuple[QuerySet, np.ndarray]:
     """Return the features of ``mwmbl`` or ``icecat`` and the fold (1 to 5) of each query."""
     return collections().judged_text(collection)
-
-
-def reproduce(name: str) -> dict[str, Any]:
-    """Measure one experiment of ``python -m reproduction`` on all cores and return its figures."""
-    with tempfile.TemporaryDirectory() as folder:
-        cache = ResultCache(Path(folder), collections())
-        measured = measure(
-            [EXPERIMENTS[name]], cache, jobs=usable_cores(), on_done=lambda _, task: log_progress(f"{name}: {task}")
-        )
-    return measured[name].figures
 
 
 def memory_mb(field: str, pid: int | str = "self") -> float:

@@ -51,6 +51,7 @@ from benchmarks.kin_quality import (
     folds_of,
     tree_settings,
 )
+from benchmarks.libraries import CatBoostPeer
 from kinrank import KinRanker, QuerySet, read_parquet
 from kinrank.data.split import fold_of_query
 from kinrank.datasets import make_intents
@@ -62,7 +63,7 @@ from kinrank.measure import holm
 from kinrank.rankers._local.choose import MEASURE
 from kinrank.rankers.kin._fitting import KinFitting
 from kinrank.rankers.kin._trees import best_number_of_trees
-from kinrank.study.peers import PEERS, Shape
+from kinrank.study.peers import Shape
 from reproduction.data_folder import query_set
 
 FOLDS, REPEATS = 5, 10
@@ -278,7 +279,7 @@ def score(
     both = QuerySet.concat([train, vali])
     if method == "catboost":
         peers = (
-            PEERS["catboost"](kin_quality.MOST_TREES, learning_rate=RATE, shapes=shapes, params=loss, seed=seed).fit(
+            CatBoostPeer(kin_quality.MOST_TREES, learning_rate=RATE, shapes=shapes, params=loss, seed=seed).fit(
                 train, validation=vali
             )
             for loss in LOSSES

@@ -7,9 +7,10 @@ weights were chosen on the validation queries, so that column is optimistic.
 from __future__ import annotations
 
 from benchmarks.common import log_progress, msrd
-from kinrank import KnnRanker, SingleRanker
-from kinrank.describe import Describer
+from kinrank import SingleRanker
+from kinrank.kin import Describer
 from reproduction.experiments.knn_msrd import REFERENCE
+from reproduction.knn import uniform_knn
 from reproduction.rows import per_query, row
 
 ALL = "summaries+text+column:words"
@@ -42,7 +43,7 @@ def run() -> dict[str, object]:
     baseline = {part: per_query(single, parts[part]) for part in ("vali", "test")}
     rows: dict[str, object] = {part: round(float(values.mean()), 4) for part, values in baseline.items()}
     for name, settings in DESCRIPTIONS.items():
-        ranker = KnnRanker.as_published(400, describe=Describer(reference=REFERENCE, **settings)).fit(parts["train"])
+        ranker = uniform_knn(400, describe=Describer(reference=REFERENCE, **settings)).fit(parts["train"])
         figures = {
             part: row(per_query(ranker, parts[part]), baseline[part], parts[part].query_columns["movie"])
             for part in baseline

@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.common import collections, judged_text, log_progress, movie_of, msrd
 from kinrank import KinRanker, KnnRanker, QuerySet, fold_queries
-from kinrank.describe import Describer
-from kinrank.describe.encoders.ngrams import NgramEncoder
+from kinrank.kin import Describer
+from kinrank.kin.encoders.ngrams import NgramEncoder
 from kinrank.measure import compare_paired
 from kinrank.rankers import Ranker
 from kinrank.rankers._local.choose import MEASURE

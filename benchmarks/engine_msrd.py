@@ -23,11 +23,11 @@ from benchmarks.common import data_dir, log_progress, movie_of
 from benchmarks.knn_msrd import best_trees, per_query, row, table
 from examples.movies.prepare import PARTS, prepare
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, read_parquet
-from kinrank.describe import Describer
 from kinrank.engines import FeatureSet, connect
 from kinrank.engines._logger import FeatureLogger, ResumableLog, read_judgments, read_vectors
 from kinrank.engines.base import RetryingPool
 from kinrank.engines.lucene import LuceneEngine
+from kinrank.kin import Describer
 from kinrank.measure import NDCG
 from kinrank.rankers import Ranker
 

@@ -58,6 +58,7 @@ OPTIONS = {
 }
 FAULTS = ("database", "replica", "network", "restore")
 REPLICAS, CATCH_UP_SECONDS, FAULT_SECONDS = 3, 10.0, 1.0
+WAIT_SECONDS = 120.0  # until a run fails
 PORT = 15842
 UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
 TEXTS = ("alien", "brazil", "cube")
@@ -141,7 +142,7 @@ class Replica:
         """Fork the server and wait until it is ready."""
         address = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/judgments"
         child = self._parent.fork(self.port, address, self._ahead)
-        wait_for(lambda: self.request("GET", "/readyz")[0] == 200, 60.0)
+        wait_for(lambda: self.request("GET", "/readyz")[0] == 200, WAIT_SECONDS)
         self.pid = child
 
     def kill(self) -> None:
@@ -153,7 +154,7 @@ class Replica:
         self, method: str, path: str, body: object = None, role: str = "query", model: str = "judged"
     ) -> tuple[int, Any, Any]:
         """Return status, body and headers of a response."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
         headers = {"Authorization": f"Bearer {self._keys[role]}", "Content-Type": "application/json"}
         headers["X-Kinrank-Model"] = model
         try:
@@ -352,12 +353,12 @@ class Fleet:
         """Return the seconds until every replica stored a judgment and a click, noticed restores and learned all."""
         start = time.monotonic()
         for replica in self.replicas:
-            wait_for(lambda replica=replica: self._judge(replica), 60.0)  # type: ignore[misc]
-            wait_for(lambda replica=replica: self._click(replica), 60.0)  # type: ignore[misc]
+            wait_for(lambda replica=replica: self._judge(replica), WAIT_SECONDS)  # type: ignore[misc]
+            wait_for(lambda replica=replica: self._click(replica), WAIT_SECONDS)  # type: ignore[misc]
         wanted = max(self.acknowledged.values())
         # What a replica learned before a dump was restored may be of a higher revision.
-        wait_for(lambda: self.log.read_text().count('"relearned"') >= REPLICAS * self.restores, 60.0)
-        wait_for(lambda: all(replica.learned[0] >= wanted for replica in self.replicas), 60.0)
+        wait_for(lambda: self.log.read_text().count('"relearned"') >= REPLICAS * self.restores, WAIT_SECONDS)
+        wait_for(lambda: all(replica.learned[0] >= wanted for replica in self.replicas), WAIT_SECONDS)
         return time.monotonic() - start
 
     def finish(self) -> dict[str, object]:
@@ -369,17 +370,19 @@ class Fleet:
         store = open_store(address)
         stored = store.read("judged", limit=1_000_000)
         store.close()
-        wait_for(lambda: all(replica.learned[0] == stored.revision for replica in self.replicas), 60.0)
+        wait_for(lambda: all(replica.learned[0] == stored.revision for replica in self.replicas), WAIT_SECONDS)
         events = EventStore(open_database(address), MIN_CLIENTS)
         one = "SELECT 1 FROM"
-        wait_for(lambda: not rows_of(events, f"{one} kinrank_pending UNION ALL {one} kinrank_news LIMIT 1"), 60.0)
+        wait_for(
+            lambda: not rows_of(events, f"{one} kinrank_pending UNION ALL {one} kinrank_news LIMIT 1"), WAIT_SECONDS
+        )
         clicks = {int(name.split()[1]) for (name,) in rows_of(events, "SELECT event FROM kinrank_clicks")}
         [[n_lists, n_old]] = rows_of(
             events, f"SELECT COUNT(*), COUNT(*) FILTER (WHERE documents = '[\"{OLD}\"]') FROM kinrank_lists"
         )
         counted = events.read("chosen")
         events.database.close()
-        wait_for(lambda: all(replica.learned[2] == counted.revision for replica in self.replicas), 60.0)
+        wait_for(lambda: all(replica.learned[2] == counted.revision for replica in self.replicas), WAIT_SECONDS)
         orders = [[replica.order(text) for text in TEXTS] for replica in self.replicas]
         return {
             "acknowledged": len(self.acknowledged),
@@ -545,7 +548,7 @@ def fork_servers(place: str) -> None:
     from kinrank.serve._http.metrics import Metrics
     from kinrank.serve._keys import KeyRing
 
-    settings = Settings(deadline=10.0, min_clients=MIN_CLIENTS, trusted=("events",))
+    settings = Settings(deadline=60.0, min_clients=MIN_CLIENTS, trusted=("events",))
     models = {name: Path(place, name) for name in ("judged", "chosen")}
     with Service(models, settings=settings):
         pass  # compiles; its threads end before the first fork

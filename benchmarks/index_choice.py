@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import interleaved, log_progress, medians
-from kinrank.neighbors import INDEXES, choose_index
+from kinrank.kin.indexes import INDEXES, choose_index
 
 OPTIONS = {"points": ("1e5", "1e4", "1e6")}
 DIM, K, QUERIES = 46, 400, 40

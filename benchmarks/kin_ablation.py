@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.common import log_progress, msrd
 from benchmarks.knn_msrd import per_query, row
 from kinrank import KinRanker, QuerySet, fold_queries
-from kinrank.describe import Describer
-from kinrank.describe.blocks import relative_features
+from kinrank.kin import Describer
+from kinrank.kin.blocks import relative_features
 from kinrank.rankers.kin._trees import TreeView
 
 FOLDS = 3

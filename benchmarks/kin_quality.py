@@ -32,22 +32,22 @@ import numpy as np
 
 import kinrank
 from benchmarks.common import judged_text, letor_folds, letor_part, log_progress, movie_of, msrd
+from benchmarks.libraries import LIBRARIES
 from kinrank import KinRanker, QuerySet, SingleRanker, fold_queries
 from kinrank.data.split import fold_of_query
 from kinrank.data.texts import VECTORS
 from kinrank.datasets import make_intents
-from kinrank.describe import Describer
+from kinrank.kin import Describer
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import PairedComparison, compare_paired, holm
 from kinrank.rankers._local.choose import MEASURE
-from kinrank.study.peers import PEERS, SHAPES
+from kinrank.study.peers import SHAPES, LightGBMBag, LightGBMPeer
 from reproduction.resampled import compare_resampled
 
 Split = tuple[QuerySet, QuerySet, QuerySet]
 Job = tuple[str, int, int, str]
 """Data set, repeat, fold, method."""
 
-LIBRARIES = ("lightgbm", "xgboost", "catboost")
 METHODS = (*LIBRARIES, "bag", "described", "single", "without", "untuned", "kin")
 MEMBERS = 4
 MOST_TREES = 300
@@ -80,7 +80,7 @@ class DataSet:
     folds: int = FOLDS
     settings: dict[str, object] = field(default_factory=dict)
     required: dict[str, float] = field(default_factory=dict)
-    peers: tuple[str, ...] = LIBRARIES
+    peers: tuple[str, ...] = tuple(LIBRARIES)
 
     def methods(self, which: str) -> tuple[str, ...]:
         """Return all methods, or those that the required gains need."""
@@ -210,8 +210,8 @@ def result_file(job: Job) -> Path:
 def code_of(method: str) -> str:
     """Return a hash of the settings and of the modules that a method depends on."""
     package = Path(kinrank.__file__).parent
-    folders = {"described": "describe study/peers.py", "single": "learn"}
-    folders |= dict.fromkeys(("without", "untuned", "kin"), "rankers learn describe neighbors")
+    folders = {"described": "kin study/peers.py", "single": "learn"}
+    folders |= dict.fromkeys(("without", "untuned", "kin"), "rankers learn kin memory")
     named = folders.get(method, "study/peers.py").split()
     files = [file for part in named for file in sorted((package / part).rglob("*.py")) or [package / part]]
     digest = hashlib.sha256(repr((SHAPES, MEMBERS, MOST_TREES, RATE)).encode())
@@ -261,9 +261,9 @@ def score(
         return ranker.predict(test), f"{leaves} leaves, {ranker.n_trees_} trees, k={ranker.n_neighbors_}; {shares}"
     if method == "described":
         (train, vali, test), both = _described(train, vali, test, settings)
-    peer = PEERS[method if method in LIBRARIES else "lightgbm"](MOST_TREES, learning_rate=RATE)
+    peer = LIBRARIES.get(method, LightGBMPeer)(MOST_TREES, learning_rate=RATE)
     if method == "bag":
-        bag = PEERS["lightgbm-bag"](MEMBERS, peer=peer).choose(train, vali).grow(both)
+        bag = LightGBMBag(MEMBERS, peer=peer).choose(train, vali).grow(both)
         return bag.predict(test), f"{bag.peer_.shape_[0]} leaves, {bag.n_trees_} trees"
     tuned = peer.fit(train, validation=vali).grow(both)
     return tuned.predict(test), f"{tuned.shape_[0]} leaves, {tuned.n_trees_} trees"

@@ -99,7 +99,7 @@ def measure_command(n_queries: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         generate(folder / "train", n_queries, 40, 46)
-        size = sum(file.stat().st_size for file in (folder / "train").iterdir())
+        size = sum(file.stat().st_size for file in (folder / "train").rglob("*.*"))
         found = command(folder / "train", folder / "model")
         test = generate_part(n_queries // QUERIES_PER_FILE, 2_000, 40, 46)
         quality = _values("model", load(folder / "model"), QuerySet.from_table(test)).mean()

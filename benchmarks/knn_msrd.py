@@ -10,10 +10,11 @@ from __future__ import annotations
 from itertools import product
 
 from benchmarks.common import log_progress, movie_of, msrd
-from kinrank import KnnRanker, QueryClassRanker, QuerySet, SingleRanker
+from kinrank import QueryClassRanker, QuerySet, SingleRanker
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker
 from reproduction.experiments.knn_msrd import DESCRIPTION, REFERENCE, knn
+from reproduction.knn import uniform_knn
 from reproduction.rows import per_query, row, table
 
 COMPONENTS = (None, 46)
@@ -46,7 +47,7 @@ def run() -> dict[str, object]:
         "Single RankSVM": SingleRanker("ranksvm"),
         "LightGBM": trees,
         "QC, 3 types found": QueryClassRanker(n_types=3, describe=DESCRIPTION, reference=REFERENCE),
-        "KNN Online, the paper's mean, k=400": KnnRanker.as_published(400, reference=REFERENCE),
+        "KNN Online, the paper's mean, k=400": uniform_knn(400, reference=REFERENCE),
         "KNN Online": knn(settings),
         "KNN Offline-1": knn(settings, mode="offline-1"),
         "KNN Offline-2": knn(settings, mode="offline-2"),

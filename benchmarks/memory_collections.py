@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from benchmarks.common import data_dir, judged_text, msrd
@@ -26,16 +27,17 @@ from kinrank import QuerySet
 from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query
 from kinrank.data.texts import TEXT
+from kinrank.kin.letters import QueryIndex
 from kinrank.measure import DCG, NDCG
 from kinrank.measure.measures import Ndcg
 from kinrank.memory.evidence import Evidence
-from kinrank.memory.kin import families_of
 from reproduction.data_folder import query_set
 
 N_FOLDS = 4
 FAMILY, TIME, SITE, JUDGED, FIRST_STAGE = "family", "time", "site", "judged", "first_stage"
 _SHORTEST_QUESTION = 5
-SPLITS = ("random", "family", "official", "time")
+MEANING = "meaning"
+SPLITS = ("random", "family", "official", "time", MEANING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,8 @@ class Collection:
         Looks and choices before a time.
     remembered
         The same queries with the documents that memory knows, if those are not the candidates.
+    vectors
+        The vector of each document, if vectors are measured.
     """
 
     queries: QuerySet
@@ -74,13 +78,14 @@ class Collection:
     measure: Ndcg = NDCG @ 10
     evidence: Callable[[int], Evidence] | None = None
     remembered: QuerySet | None = None
+    vectors: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that it can have."""
         if TIME in self.queries.query_columns:
             return ("time",)
-        return ("random", "family") if self.fold is None else ("random", "family", "official")
+        return ("random", "family", MEANING) if self.fold is None else ("random", "family", "official", MEANING)
 
     def folds(self, split: str) -> Int64:
         """Return the fold of each query in which it is tested; -1 if in none."""
@@ -90,7 +95,7 @@ class Collection:
         if split == "official":
             assert self.fold is not None
             return self.fold
-        if split == "family":
+        if split in ("family", MEANING):
             return even_folds(queries.query_columns[FAMILY], N_FOLDS)
         return fold_of_query(queries, N_FOLDS, seed=0)
 
@@ -132,9 +137,11 @@ def best_dcg(grades: list[NDArray[Any]]) -> Float64:
     return (DCG @ 10).per_query(values, values, np.r_[0, np.cumsum(sizes)])
 
 
-def with_family(queries: QuerySet, family: NDArray[Any] | None = None) -> QuerySet:
-    """Return queries with their families."""
-    family = families_of(queries.query_columns[TEXT]) if family is None else family
+def with_family(queries: QuerySet) -> QuerySet:
+    """Return queries with their families: near-duplicates of texts, and of those, so that no pair is split."""
+    one, two = QueryIndex().fit(queries.query_columns[TEXT].astype(np.str_).tolist()).near_pairs()
+    near = sp.coo_array((np.ones(len(one)), (one, two)), shape=(len(queries), len(queries)))
+    family = sp.csgraph.connected_components(near, directed=False)[1]
     return queries.replace(query_columns={**queries.query_columns, FAMILY: family})
 
 

@@ -20,7 +20,15 @@ All methods rerank the same candidates; trees are LightGBM's with the defaults o
   probability of monoT5 in the slice t2, which has no run of BM25.
 
 In time, columns of a training query come from earlier times alone, in place of folds. If test queries are about other
-movies, folds are by movie, too, and precedents know the movie.
+movies, folds are by movie, too, and memory knows the movie.
+
+Split by *meaning*, families are near-duplicates by letters or by the vectors of MiniLM, and further methods use these:
+
+- *KinRanker MiniLM*, *KinRanker static*: with its defaults and an encoder, MiniLM or WordLlama's table of words;
+- *field*: LightGBM with the known questions as a field of the document (BM25, as *extended field*); *nearest*: with the
+  largest cosine with one of them; *field + nearest*: with both;
+- *prototype letters*, *prototype*: LightGBM with columns of kin by letters, and by both, computed without kinrank;
+- *dense*: each of these with the cosine of query and document as a feature.
 
 *random* and *family* are four folds; families are near-duplicate texts, on MSRD all queries about a movie. *official*
 are the test queries or folds of the collection, by movie on MSRD. *time* are the slices t2 to t4 of LongEval, and the
@@ -56,11 +64,13 @@ import snowballstemmer
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
+from benchmarks import memory_meaning as meaning
 from benchmarks.common import log_progress
 from benchmarks.memory_collections import (
     FAMILY,
     FIRST_STAGE,
     JUDGED,
+    MEANING,
     READERS,
     RUNS,
     SPLITS,
@@ -73,11 +83,12 @@ from kinrank import KinRanker, QuerySet
 from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query
 from kinrank.data.texts import TEXT
+from kinrank.kin.known import NEIGHBORS
+from kinrank.kin.letters import FAMILY as NEAR
+from kinrank.kin.letters import QueryIndex, nearest_similarity
 from kinrank.measure import DCG, NDCG, compare_paired
 from kinrank.memory.columns import N_FOLDS, PARTS, QueryMemory
 from kinrank.memory.evidence import Evidence
-from kinrank.memory.kin import FAMILY as NEAR
-from kinrank.memory.kin import NEIGHBORS, QueryIndex, nearest_similarity
 from kinrank.rankers import RANKERS
 from kinrank.rankers.kin._chosen import WithChoices
 
@@ -274,7 +285,7 @@ def one_column(task: Task) -> Float64:
     index, good = QueryIndex().fit(task.known.query_columns[TEXT].astype(np.str_).tolist()), task.chosen()
 
     def means(counted: NDArray[np.bool_], queries: QuerySet, document: Int64) -> Float64:
-        terms = index.vocabulary_.terms(queries.query_columns[TEXT].astype(np.str_).tolist())
+        terms = index.describe(queries.query_columns[TEXT].astype(np.str_).tolist())
         places, similarities = index.nearest(terms, max(NEIGHBOR_NUMBERS), counted)
         found = []
         for k in NEIGHBOR_NUMBERS:
@@ -366,13 +377,19 @@ def two_fields(task: Task) -> Float64 | None:
     return np.sum([text_scores(task, counts, task.test, task.documents[2]) for counts in fields], axis=0)
 
 
-def extended_field(task: Task) -> Float64:
-    """Return the scores of LightGBM with BM25 over the queries for which documents were relevant."""
+def known_questions(task: Task) -> tuple[Float64, Float64]:
+    """Return BM25 over the queries for which documents were relevant, for `train` and `test`, in ten folds."""
 
     def scores(counted: NDArray[np.bool_], queries: QuerySet, document: Int64) -> Float64:
         return text_scores(task, query_words(task, counted), queries, document)[:, None]
 
-    return trees(task, *task.cross_fitted(1, scores))
+    return task.cross_fitted(1, scores)
+
+
+def field_and_nearest(task: Task) -> Float64:
+    """Return the scores of LightGBM with the known questions as a field, and the nearest one by vectors."""
+    columns = zip(known_questions(task), meaning.nearest_question(task), strict=True)
+    return trees(task, *map(np.hstack, columns))
 
 
 def feature(task: Task, name: str) -> Float64 | None:
@@ -413,11 +430,40 @@ METHODS: dict[str, Callable[[Task], Float64 | None]] = {
     "BM25": text_alone,
     "BM25 extended": extended,
     "BM25 two fields": two_fields,
-    "extended field": extended_field,
+    "extended field": lambda task: trees(task, *known_questions(task)),
     **{name: lambda task, name=name: feature(task, name) for name in RUNS},
     "boost": boost,
 }
 """Each returns the scores of the test queries; None if it does not apply to the collection."""
+
+WITH_ENCODER: dict[str, Callable[[Task], Float64 | None]] = {
+    f"KinRanker {encoder}": lambda task, encoder=encoder: kin(meaning.encoded_by(encoder, task))
+    for encoder in meaning.ENCODERS
+}
+"""KinRanker with vectors of each encoder, in any split."""
+_BY_MEANING: dict[str, Callable[[Task], Float64 | None]] = {
+    "LightGBM": trees,
+    "field": METHODS["extended field"],
+    "nearest": lambda task: trees(task, *meaning.nearest_question(task)),
+    "field + nearest": field_and_nearest,
+    "prototype letters": lambda task: meaning.prototype(task, vectors=False),
+    "prototype": lambda task: meaning.prototype(task, vectors=True),
+    "KinRanker": kin,
+    **WITH_ENCODER,
+}
+METHODS_OF_MEANING = _BY_MEANING | {
+    f"dense {name}": lambda task, method=method: method(meaning.dense(task)) if task.collection.vectors else None
+    for name, method in _BY_MEANING.items()
+}
+"""The methods of the split by meaning."""
+COMPARED = (
+    ("KinRanker MiniLM", "KinRanker"),
+    ("KinRanker MiniLM", "KinRanker static"),
+    ("KinRanker MiniLM", "prototype"),
+    ("KinRanker MiniLM", "field + nearest"),
+    ("KinRanker MiniLM", "nearest"),
+)
+"""Pairs whose difference is tested, split by meaning; with the dense feature on both sides, too."""
 
 OPTIONS = {
     "collection": ("all", *READERS),
@@ -442,17 +488,24 @@ def run(
 ) -> dict[str, Any]:
     """Measure what is missing, and print one table."""
     names = [name for name in (QUICK if quick else READERS) if collection in ("all", name)]
-    wanted = list(METHODS) if methods == "all" else methods.split(",")
-    unknown = sorted(set(wanted) - set(METHODS))
+    by_meaning = split == MEANING
+    wanted = list(METHODS_OF_MEANING if by_meaning else METHODS) if methods == "all" else methods.split(",")
+    known = METHODS_OF_MEANING if by_meaning else {**METHODS, **WITH_ENCODER}
+    unknown = sorted(set(wanted) - set(known))
     if unknown:
-        raise SystemExit(f"--methods has {unknown}; choose from {', '.join(METHODS)}")
+        raise SystemExit(f"--methods has {unknown}; choose from {', '.join(known)}")
+    encoders = [each for each in meaning.ENCODERS if by_meaning or any(each in method for method in wanted)]
     rows: list[dict[str, Any]] = []
+    tests: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as nothing:
         folder = Path(nothing) if quick else RESULTS
         for name in names:
             read_queries = read(name).sample(QUICK_QUERIES) if quick else read(name)
+            read_queries = meaning.with_queries(name, read_queries, encoders)
+            if by_meaning:
+                read_queries = meaning.by_meaning(name, read_queries)
             for each in read_queries.splits:
-                if split not in ("all", each):
+                if split != each and (split != "all" or each == MEANING):
                     continue
                 most = 1 if quick else N_MOST if folds == "all" else int(folds)
                 parts = [
@@ -460,8 +513,18 @@ def run(
                     for fold in range(min(int(read_queries.folds(each).max()) + 1, most))
                 ]
                 rows += [{"collection": name, "split": each, **row} for row in report(parts)]
+                if by_meaning:
+                    tests += [{"collection": name, **row} for row in compared(parts)]
     print(table(rows))
-    return {"rows": rows}
+    if tests:
+        print(
+            *(
+                f"{each['collection']}: {each['one']} - {each['other']}: {each['gain']:+.4f}, p = {each['p']:.2g}"
+                for each in tests
+            ),
+            sep="\n",
+        )
+    return {"rows": rows} | ({"tests": tests} if tests else {})
 
 
 N_MOST = 100
@@ -474,10 +537,11 @@ def measured(
     """Return the scores of each method in a fold; measure those that are missing, and keep them."""
     task, scores = Task.of(collection, split, fold), {}
     for method in methods:
+        make = {**METHODS_OF_MEANING, **METHODS}[method]
         file = folder / f"{fold} {method}.npz"
         if not file.exists() and missing:
             start = time.process_time()
-            made = METHODS[method](task)
+            made = make(task)
             file.parent.mkdir(parents=True, exist_ok=True)
             partial = file.with_suffix(f".{os.getpid()}.npz")
             np.savez(partial, scores=np.empty(0) if made is None else made, qid=task.test.qid.astype(np.str_))
@@ -504,7 +568,7 @@ def report(parts: Sequence[Part]) -> list[dict[str, Any]]:
         {name: values_of(task, fact, each) for name, each in scores.items()}
         for (task, scores), fact in zip(parts, facts, strict=True)
     ]
-    for name in METHODS:
+    for name in {**METHODS, **METHODS_OF_MEANING}:
         places = [number for number, each in enumerate(values) if name in each and "LightGBM" in each]
         if not places:
             continue
@@ -532,6 +596,29 @@ def report(parts: Sequence[Part]) -> list[dict[str, Any]]:
                     row[label] = _rounded(gain[kept & tested].mean())
                     row[f"{label} queries"] = int((kept & tested).sum())
         rows.append(row)
+    return rows
+
+
+def compared(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return the difference of each pair of methods to be tested, and its p by family."""
+    rows = []
+    for one, other in [tuple(f"{kind}{name}" for name in pair) for kind in ("", "dense ") for pair in COMPARED]:
+        both = [(task, scores) for task, scores in parts if one in scores and other in scores]
+        if both:
+            values = [
+                np.concatenate(
+                    [
+                        task.collection.measure.per_query(scores[name], task.test.grades, task.test.offsets)
+                        for task, scores in both
+                    ]
+                )
+                for name in (one, other)
+            ]
+            family = np.concatenate([task.test.query_columns[FAMILY] for task, _ in both])
+            found = compare_paired(*values, groups=family)
+            rows.append(
+                {"one": one, "other": other, "gain": _rounded(found.mean_difference), "p": float(f"{found.p:.2g}")}
+            )
     return rows
 
 

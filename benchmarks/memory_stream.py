@@ -40,6 +40,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -56,9 +57,8 @@ from benchmarks.common import log_progress
 from benchmarks.memory_collections import TIME, longeval, relevant, texts
 from kinrank import Memory
 from kinrank.data.texts import TEXT
-from kinrank.describe.encoders import make_encoder
-from kinrank.memory._questions import TextQuestions
-from kinrank.memory.memory import VOTES, given_document
+from kinrank.kin.encoders import make_encoder
+from kinrank.kin.questions import TextQuestions
 
 OPTIONS = {
     "part": ("quality", "trouble", "agreement", "cost"),
@@ -482,12 +482,10 @@ def cost(known: int, asked: int = 300) -> dict[str, Any]:
             (f"{each.questions[one]} {each.questions[other]} {number}", one)
             for number, (one, other) in enumerate(pairs)
         ]
-        with memory._writing():  # in one transaction: `learn` would write each to the disk
+        with ThreadPoolExecutor(32) as pool:  # many at once are written to the disk at once
             for number, (text, one) in enumerate(joined[:known]):
-                question = memory._question(text, text)
-                for place, (document, _) in enumerate(each.hits[one][:3]):
-                    vote = VOTES["chosen"] if place == number % 3 else (3, 0)
-                    memory._vote(question, memory._document(given_document(document)), number, vote)
+                shown = [document for document, _ in each.hits[one][:3]]
+                pool.submit(memory.learn, text, shown, shown[number % 3 :][:1], user=number)
         learned = time.perf_counter() - start
         log_progress(f"{len(memory):,} known questions in {learned:.0f} s")
         figures: dict[str, Any] = {"known": len(memory), "made s": round(learned, 1)}

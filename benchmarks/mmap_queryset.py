@@ -31,7 +31,7 @@ def run() -> dict[str, object]:
         write_folder(_blocks(), path)
         written = time.perf_counter() - start
         peak = memory_mb("VmHWM")
-        size = sum(file.stat().st_size for file in path.iterdir())
+        size = sum(file.stat().st_size for file in path.rglob("*.npy"))
         log_progress(f"wrote {size / 1e9:.2f} GB in {written:.1f} s")
 
         start = time.perf_counter()

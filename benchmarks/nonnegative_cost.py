@@ -15,13 +15,14 @@ import numpy as np
 
 from benchmarks.common import interleaved, judged_text, letor_folds, log_progress, medians, msrd
 from benchmarks.knn_msrd import per_query, row
-from kinrank import KnnRanker, QuerySet, SingleRanker
-from kinrank.describe import Describer
+from kinrank import QuerySet, SingleRanker
+from kinrank.kin import Describer
 from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import holm
 from kinrank.rankers import Ranker
+from reproduction.knn import uniform_knn
 
 PRIOR = {"prior": "global", "prior_strength": 0.1}
 ANY_SIGN = "any sign"
@@ -64,7 +65,7 @@ def variants(lower: list[str], settings: dict[str, object]) -> dict[str, Ranker]
     }
     shared = {"scale": settings["scale"], "missing": settings["missing"]}
     return {f"Single, {name}": SingleRanker(learner, **shared) for name, learner in learners.items()} | {
-        f"KNN, {name}": KnnRanker.as_published(learner=learner, **settings) for name, learner in learners.items()
+        f"KNN, {name}": uniform_knn(learner=learner, **settings) for name, learner in learners.items()
     }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker, SingleRanker
-from kinrank.neighbors.base import Neighborhoods
+from kinrank.kin.indexes.base import Neighborhoods
 from reproduction.experiments.knn_msrd import CHOSEN, MOVIE, knn
 from reproduction.rows import per_query, row, two_digits
 

@@ -247,10 +247,10 @@ def time_train(folder: Path, small: int, large: int) -> dict[str, object]:
         return time.perf_counter() - start
 
     trained("small", Serial())
-    by_one = {file.name: file.read_bytes() for file in (folder / "model").iterdir()}
+    by_one = {file.name: file.read_bytes() for file in (folder / "model").rglob("*.*")}
     with cluster(2) as executor:
         seconds[small] = min(trained("small", executor) for _ in range(2))
-        by_ray = {file.name: file.read_bytes() for file in (folder / "model").iterdir()}
+        by_ray = {file.name: file.read_bytes() for file in (folder / "model").rglob("*.*")}
         seconds[large] = trained("large", executor)
     return {
         "seconds": {f"{size:,} queries": round(value, 1) for size, value in seconds.items()},

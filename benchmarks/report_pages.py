@@ -22,14 +22,14 @@ import numpy as np
 from benchmarks.common import data_dir, letor_folds, log_progress, msrd
 from benchmarks.knn_msrd import best_trees
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
-from kinrank.describe import Describer
+from kinrank.kin import Describer
 from kinrank.measure import AP, NDCG, RR
 from kinrank.rankers import Ranker
 from kinrank.registry import import_extra
 from kinrank.study._entrants import fit_and_evaluate
 from kinrank.study.comparison import compare
 from kinrank.study.report import collect, write_page
-from kinrank.study.report._words import headline
+from kinrank.study.report._page import headline
 
 MEASURES = (NDCG @ 10, NDCG @ 1, AP, RR)
 VIEWS: dict[str, dict[str, Any]] = {

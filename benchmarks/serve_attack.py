@@ -27,7 +27,7 @@ from kinrank.serve._keys import Role, add_key
 
 OPTIONS = {"seconds": ("600", "120", "20")}
 CLIENTS, ALLOWED_MB, HEALTH_SECONDS = 60, 300, 5.0
-PATHS = ("/v1/rank", "/v1/explain", "/v1/weights", "/v1/examples", "/v1/search", "/v1/model")
+PATHS = ("/v1/rank", "/v1/explain", "/v1/weights", "/v1/search", "/v1/model")
 UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
 
 
@@ -87,7 +87,7 @@ def attack(port: int, pid: int, key: str, seconds: int) -> dict[str, object]:
 def attack_once(port: int, key: str, generator: random.Random) -> str:
     """Send one generated request."""
     path = generator.choice(PATHS)
-    if path in ("/v1/examples", "/v1/model"):
+    if path == "/v1/model":
         return send(port, key, path, None)
     body = generated_body(generator)
     manner = generator.choice(["whole", "whole", "chunks", "slow", "unread"])

@@ -1,6 +1,6 @@
 """Measure the tables and figures of the papers again and compare them with what the papers report.
 
-Run ``python -m reproduction all``.
+Run ``python -m reproduction --list``, ``python -m reproduction geng:fig7`` or ``python -m reproduction all``.
 """
 
 from __future__ import annotations
@@ -37,9 +37,14 @@ def reproduce(
         typer.Argument(
             metavar="PAPER",
             autocompletion=_choices,
-            help=f"Paper to reproduce: {', '.join(CHOICES[:-1])}, or all; or the name of one experiment.",
+            help=f"Paper to reproduce: {', '.join(CHOICES[:-1])}, or all; one of its tables or figures, as in "
+            "geng:fig7; or the name of one experiment.",
         ),
     ] = "all",
+    list_: Annotated[
+        bool,
+        typer.Option("--list", help="List the tables and figures, their commands, minutes and verdicts, and exit."),
+    ] = False,
     data: Annotated[
         str | None,
         typer.Option(
@@ -59,14 +64,17 @@ def reproduce(
     """
     from kinrank.parallel import usable_cores
     from reproduction.cache import ResultCache
-    from reproduction.catalog import experiments_of
     from reproduction.data_folder import DataFolder
+    from reproduction.items import collections_of, experiments_at
     from reproduction.output import check_extras, write
     from reproduction.results import Results
     from reproduction.run import measure, require_files
 
-    experiments = experiments_of(paper)
-    cache = ResultCache(Path(out) / "tasks", DataFolder.locate(data))
+    if list_:
+        _list()
+        return
+    experiments = experiments_at(paper)
+    cache = ResultCache(Path(out) / "tasks", DataFolder.locate(data, collections_of(experiments)))
     require_files(experiments, cache.data)
     check_extras()
     left = Counter({experiment.name: len(experiment.tasks) for experiment in experiments})
@@ -86,6 +94,19 @@ def reproduce(
     for file in write(results, Path(out)):
         console.info(f"{file}: written")
     _show(results)
+
+
+def _list() -> None:
+    """Print what can be run, with the verdicts of the last run that was stored."""
+    from reproduction.items import rows
+    from reproduction.results import STORED, Results
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("paper", "table or figure", "python -m reproduction", "data", "minutes", "verdict"):
+        table.add_column(heading, justify="right" if heading == "minutes" else "left")
+    for row in rows(Results.read(STORED)):
+        table.add_row(*row)
+    console.print_result(table)
 
 
 def _seconds(experiment: Experiment, task: str) -> int:

@@ -11,6 +11,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -50,6 +51,8 @@ class Claim:
         Largest accepted difference from `recorded`.
     before, mended : str
         The verdict before the comparison was changed, and what was changed; empty if it never was.
+    published : str
+        The paper's own number or finding, to show next to ours; empty if it is not shown there.
     """
 
     source: str
@@ -67,6 +70,7 @@ class Claim:
     max_drift: float
     before: str
     mended: str
+    published: str
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ class Expectations:
     omitted: tuple[Omission, ...]
 
 
+@cache
 def expectations(paper: str) -> Expectations:
     """Read the claims of a paper.
 
@@ -183,6 +188,28 @@ def judge(claims: Iterable[Claim], figures: Mapping[str, Any]) -> list[Verdict]:
     return [Verdict(claim, _number(claim, figures)) for claim in claims]
 
 
+def verdict_on(paper: str, claims: Iterable[Claim], figures: Mapping[str, Any]) -> str:
+    """Return one verdict on some claims of a paper, with counts, or "not measured".
+
+    It is "undecided" if a thesis does not hold on data on which the measurements do not decide it.
+
+    Examples
+    --------
+    >>> verdict_on("sser", expectations("sser").claims, {})
+    'not measured'
+    """
+    verdicts = judge((claim for claim in claims if claim.experiment in figures), figures)
+    if not verdicts:
+        return "not measured"
+    open_data = expectations(paper).undecided
+    holding = sum(each.holds for each in verdicts)
+    if any(not each.holds and each.claim.kind == "thesis" and each.claim.data in open_data for each in verdicts):
+        word = "undecided"
+    else:
+        word = "reproduced" if holding == len(verdicts) else "partly" if holding else "not reproduced"
+    return f"{word} ({holding} of {len(verdicts)})"
+
+
 KINDS = ("thesis", "detail", "setup")
 DATA = ("real", "generated")
 _KNOWN = {
@@ -200,6 +227,7 @@ _KNOWN = {
         "max_drift",
         "before",
         "mended",
+        "published",
     ),
     *("expected", "tolerance", "at_least", "at_most"),
 }
@@ -239,6 +267,7 @@ def _claim(entry: dict[str, Any]) -> Claim:
         max_drift=entry.get("max_drift", math.inf),
         before=entry.get("before", ""),
         mended=entry.get("mended", ""),
+        published=entry.get("published", ""),
     )
 
 

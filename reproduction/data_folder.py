@@ -23,6 +23,17 @@ from kinrank.errors import DataError
 VARIABLE = "KINRANK_DATA"
 """The environment variable that holds the path of the folder."""
 
+LETOR = "https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval"
+WHERE = {
+    "letor/MQ2007": "python -c \"from kinrank.datasets import fetch_letor; fetch_letor('MQ2007')\"",
+    "letor/MQ2008": "python -c \"from kinrank.datasets import fetch_letor; fetch_letor('MQ2008')\"",
+    "letor/OHSUMED": f"LETOR 3.0, {LETOR}",
+    "letor/OHSUMED-25": f"LETOR 2.0, {LETOR}",
+    "text/msrd": "python examples/movies/features.py",
+    "text/mwmbl": "https://github.com/mwmbl/mwmbl",
+}
+"""Where each collection comes from: a command that downloads it into ``KINRANK_DATA``, or an address."""
+
 MSRD_FILES = ("text/msrd/features20.npz", "text/msrd/query_vectors.f16.npy")
 FOLDS = range(1, 6)
 """Fold numbers start at 1."""
@@ -59,11 +70,19 @@ class DataFolder:
     path: Path
 
     @classmethod
-    def locate(cls, path: str | None) -> DataFolder:
-        """Return the folder at `path`, or at the path in ``KINRANK_DATA`` if `path` is None."""
-        named = path or os.environ.get(VARIABLE)
+    def locate(cls, path: str | None, collections: Iterable[str]) -> DataFolder:
+        """Return the folder at `path`, or at the path in ``KINRANK_DATA`` if `path` is None.
+
+        Without `collections` to read no folder is needed.
+        """
+        needed, named = sorted(collections), path or os.environ.get(VARIABLE)
+        if not needed:
+            return cls(Path(named or os.devnull))
         if not named:
-            raise DataError(f"no folder of judged collections given: pass --data FOLDER or set {VARIABLE}")
+            raise DataError(
+                f"no folder of judged collections given: pass --data FOLDER or set {VARIABLE}. It must have "
+                f"{_sources(needed)}"
+            )
         if not Path(named).is_dir():
             raise DataError(f"{named}: no such folder; set --data or {VARIABLE} to the folder with letor/ and text/")
         return cls(Path(named))
@@ -74,7 +93,8 @@ class DataFolder:
         if missing:
             raise DataError(
                 f"{self.path}: {len(missing)} of the files to read are missing: {', '.join(missing)}. "
-                f"Add them, or set --data or {VARIABLE} to another folder"
+                f"Add them, or set --data or {VARIABLE} to another folder. "
+                f"How to get them: {_sources({name.rpartition('/')[0] for name in missing})}"
             )
 
     def checksums(self, names: Iterable[str]) -> dict[str, str]:
@@ -112,6 +132,13 @@ class DataFolder:
         if "intent" in arrays:
             columns["intent"] = arrays["intent"]
         return query_set(arrays, columns), arrays["fold"]
+
+
+def _sources(collections: Iterable[str]) -> str:
+    """Return collections with where each comes from."""
+    return "; ".join(
+        [*(f"{each} ({WHERE[each]})" for each in sorted(collections) if each in WHERE), "see docs/benchmarks.md"]
+    )
 
 
 @cache

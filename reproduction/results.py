@@ -15,6 +15,8 @@ from reproduction.claims import Verdict, expectations, judge
 from reproduction.run import Measurement
 
 FILE = "reproduction.json"
+STORED = Path(__file__).parents[1] / "docs" / FILE
+"""The figures of the last run, which the pages show."""
 
 
 @dataclass(frozen=True)

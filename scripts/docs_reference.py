@@ -18,6 +18,31 @@ PACKAGE = ROOT / "src" / "kinrank"
 # Documents in the root of the repository, and their pages.
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 ASSETS = ["LICENSE"]
+# Addresses that pages had, and where what they showed is now. A part of a page is named after a #.
+MOVED = {
+    "reproduction": "research/",
+    "reproduction-geng": "research/geng/",
+    "reproduction-local-models": "research/local-models/",
+    "reproduction-atvt": "research/atvt/",
+    "reproduction-sser": "research/sser/",
+    "papers": "research/",
+    "papers#query-classes": "research/geng/",
+    "papers#cluster-models-with-rank-aggregation": "research/local-models/",
+    "papers#atvt-a-scale-for-each-query": "research/atvt/",
+    "papers#ensembles-ser-and-sser": "research/sser/",
+}
+REDIRECT = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>This page has moved</title>
+<link rel="canonical" href="../{target}">
+<script>location.replace("../" + ({parts}[location.hash] || "{target}") + location.hash)</script>
+<noscript><meta http-equiv="refresh" content="0; url=../{target}"></noscript>
+</head>
+<body><p>This page has moved to <a href="../{target}">{target}</a>.</p></body>
+</html>
+"""
 NOTEBOOKS = ROOT / "examples" / "notebooks"
 # The modules to browse and to search, by title. Pages of all others exist for links.
 BROWSED = {
@@ -27,21 +52,20 @@ BROWSED = {
     "Data sets": "kinrank.datasets.movies kinrank.datasets.letor kinrank.datasets.download "
     "kinrank.datasets.queries kinrank.datasets.click_log",
     "KinRanker": "kinrank.rankers.kin.ranker",
-    "KnnRanker": "kinrank.rankers.knn.ranker",
+    "KnnRanker": "kinrank.rankers.knn",
     "CellRanker": "kinrank.rankers.cells.ranker",
     "Other rankers": "kinrank.rankers.single kinrank.papers.query_class kinrank.papers.cluster "
     "kinrank.papers.atvt kinrank.papers.ensemble",
     "All rankers": "kinrank.rankers.base kinrank.rankers.intake kinrank.rankers.capabilities",
     "Learners": "kinrank.learn.rankrls kinrank.learn.ranksvm kinrank.learn.lambdamart",
-    "Describer": "kinrank.describe.describer",
-    "Encoders": "kinrank.describe.encoders kinrank.describe.encoders.ngrams",
-    "Indexes": "kinrank.neighbors.base",
-    "Measures and tests": "kinrank.measure.base kinrank.measure.measures kinrank.measure.evaluation "
-    "kinrank.measure.significance",
-    "Studies": "kinrank.study.study kinrank.study.headroom kinrank.study.comparison kinrank.study.tuning "
+    "Describer": "kinrank.kin.describer",
+    "Encoders": "kinrank.kin.encoders kinrank.kin.encoders.ngrams",
+    "Indexes": "kinrank.kin.indexes.base",
+    "Measures and tests": "kinrank.measure.base kinrank.measure.measures kinrank.measure.significance",
+    "Studies": "kinrank.study.study kinrank.study.headroom kinrank.study.comparison "
     "kinrank.study.validation kinrank.study.peers",
     "Clicks": "kinrank.clicks",
-    "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.features kinrank.engines.targets",
+    "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.features",
     "Scale": "kinrank.scale.training kinrank.parallel",
     "Memory": "kinrank.memory.memory",
     "Adapters": "kinrank.adapters kinrank.adapters.langchain kinrank.adapters.llama_index kinrank.adapters.haystack "
@@ -52,11 +76,10 @@ BROWSED = {
 }
 # Members of rankers that other parts of the package call, not users.
 INTERNAL = (
-    "cell_part|check_features|check_learnable|coefficients|enabling_settings|encode_blocks|encoded|explain_models|"
-    "fit_alike|from_record|get_state|global_scores|has_judged|k|learn_from_cells|learns_online|local_|near|"
-    "offline_choice|offline_models|open_blocks|plan_|plan_cells|points|predict_local|predict_unchecked|prepare_to_learn|"
-    "prepared|qid_at|restore_plan|set_cells|set_state|sized_for|storable_params|training_set_|tree_sample|unseen_qid_|"
-    "without"
+    "cell_part|check_features|check_learnable|coefficients|encode_blocks|encoded|explain_models|"
+    "fit_alike|from_record|get_state|has_judged|k|learn_from_cells|learns_online|local_|near|"
+    "offline_choice|offline_models|open_blocks|plan_|plan_cells|points|predict_local|prepare_to_learn|"
+    "prepared|qid_at|restore_plan|set_cells|set_state|sized_for|storable_params|training_set_|tree_sample|without"
 )
 RANKER_OPTIONS = f"""    options:
       inherited_members: true
@@ -89,6 +112,16 @@ def write_root_documents() -> None:
     for asset in ASSETS:
         with mkdocs_gen_files.open(asset, "w") as stream:
             stream.write((ROOT / asset).read_text())
+
+
+def write_redirects() -> None:
+    """Write a page at each address of `MOVED` that leads to the new one."""
+    for page, target in MOVED.items():
+        if "#" in page:
+            continue
+        parts = {f"#{old.partition('#')[2]}": new for old, new in MOVED.items() if old.startswith(f"{page}#")}
+        with mkdocs_gen_files.open(f"{page}/index.html", "w") as stream:
+            stream.write(REDIRECT.format(target=target, parts=json.dumps(parts)))
 
 
 def write_notebooks() -> None:
@@ -145,6 +178,7 @@ def write_reference() -> list[dict[str, str]]:
 
 
 write_root_documents()
+write_redirects()
 write_notebooks()
 sections = (section for part in mkdocs_gen_files.FilesEditor.current().config["nav"] for section in part.items())
 next(pages for title, pages in sections if title.startswith("Reference")).extend(write_reference())

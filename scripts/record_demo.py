@@ -16,7 +16,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browsers import PATIENCE, launched
+from tests.browsers import launched, new_page
 
 TARGET = Path(__file__).parents[1] / "docs" / "figures" / "demo.webp"
 QUERY, WANTED, OTHER_WORDS = "batman", "Batman Begins", "batman film"
@@ -86,20 +86,19 @@ class Clip:
 
 def record(browser: Browser, address: str) -> Clip:
     """Search, choose and search again."""
-    page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()  # type: ignore[arg-type]
-    page.set_default_timeout(PATIENCE)
+    page = new_page(browser, viewport=SIZE, color_scheme="light")
     page.goto(address, wait_until="networkidle")
     page.evaluate(PREPARE)
     clip, wanted = Clip(page), page.locator("#kinrank .hit", has_text=WANTED)
     clip.type(QUERY)
-    expect(wanted).to_have_count(1, timeout=PATIENCE)
+    expect(wanted).to_have_count(1)
     clip.take(PAUSE)
     for times in (1, 2):
         clip.click(wanted)
-        expect(wanted).to_contain_text(f"chosen {times} time", timeout=PATIENCE)
+        expect(wanted).to_contain_text(f"chosen {times} time")
         clip.watch()
     clip.type(OTHER_WORDS)
-    expect(wanted).to_contain_text("judged right for", timeout=PATIENCE)
+    expect(wanted).to_contain_text("judged right for")
     clip.take(2 * PAUSE)
     return clip
 

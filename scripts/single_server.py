@@ -1,4 +1,4 @@
-"""A server of one process with a folder of its own, for tests and demonstrations: what Qdrant and PostgreSQL share.
+"""A server of one process with a folder of its own, for tests and demonstrations: as PostgreSQL.
 
 Servers listen on the loopback interface only and have no password. They are stored with the other engines, see
 engine_servers.py.
@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from engine_servers import UNPRIVILEGED, engines_folder, fail, process_of, run
 
-START_TIMEOUT = 60.0
+START_TIMEOUT = 120.0
 """Seconds to wait for the server to respond."""
 
 

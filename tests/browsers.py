@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests import processes
 
 FLAGS = [
     "--no-sandbox",
@@ -18,8 +21,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-# How long a page may take to show something, in milliseconds: other tests may keep all cores busy.
-PATIENCE = 60_000
+PATIENCE = 1000 * processes.PATIENCE  # how long a page may take to show something, in milliseconds
+expect.set_options(timeout=PATIENCE)
 
 
 @contextmanager
@@ -32,3 +35,10 @@ def launched() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
         yield browser
         browser.close()
+
+
+def new_page(browser: Browser, **settings: Any) -> Page:
+    """Open a page in a context of its own, which waits with patience."""
+    context = browser.new_context(**settings)
+    context.set_default_timeout(PATIENCE)
+    return context.new_page()

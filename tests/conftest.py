@@ -10,24 +10,28 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from kinrank.errors import MissingExtraError
 
 HERE = Path(__file__).parent
 IN_CI = "CI" in os.environ
+# Every night: all data, more rounds and generated requests, and the tests with the marker `thorough`.
+THOROUGH = "KINRANK_THOROUGH" in os.environ
 # scripts/test-core sets this: its environment has no extras. Elsewhere a missing extra is a failure.
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
 # No deadline, because the first call of a compiled function takes seconds. CI draws the same few examples every time,
 # and fewer of them without extras, because the same tests run again with extras. Every night draws many others.
 EXAMPLES = 5 if CORE_ONLY else 25 if IN_CI else 50
-settings.register_profile("kinrank", deadline=None, derandomize=IN_CI, max_examples=EXAMPLES)
-settings.register_profile("thorough", deadline=None, max_examples=300)
+# A busy machine is slow, and that is no fault of a test.
+UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("kinrank", **UNHURRIED, derandomize=IN_CI, max_examples=EXAMPLES)
+settings.register_profile("thorough", **UNHURRIED, max_examples=300)
 settings.load_profile("kinrank")
 _MODULES = (
-    "catboost clarabel duckdb elasticsearch faiss ir_datasets ir_measures jsonschema kubernetes_validate "
+    "clarabel duckdb elasticsearch faiss ir_datasets ir_measures jsonschema kubernetes_validate "
     "lightgbm matplotlib msgspec opensearchpy opentelemetry pandas piqp playwright polars psycopg "
-    "pyterrier qdrant_client ranx ray schemathesis tests.serve.asgi uvicorn xgboost yaml"
+    "pyterrier ranx ray schemathesis tests.serve.asgi uvicorn yaml"
 )
 EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _MODULES.split()))})\b", re.M)
 collect_ignore = [str(file) for file in HERE.rglob("*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]
@@ -74,6 +78,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests whose data or extras are missing, start with the longest; measure coverage in fast tests only."""
     items[:] = [item for item in items if all(find_spec(each.args[0]) for each in item.iter_markers("extra"))]
+    items[:] = [item for item in items if THOROUGH or not item.get_closest_marker("thorough")]
     # With the longest tests at the end, one process of pytest-xdist would wait for the other.
     items.sort(key=lambda item: item.path.parent.name not in ("study", "reproduction", "docs"))
     if config.pluginmanager.hasplugin("_cov"):

@@ -20,10 +20,11 @@ from sklearn.svm import LinearSVC
 from kinrank.arrays import Float64
 from kinrank.datasets import make_intents
 from kinrank.learn.ranksvm import RankSVM
-from kinrank.rankers.knn.ranker import KnnRanker, Mode
+from kinrank.rankers.knn import Mode
 from reproduction.bounds import change_ratio, loss_difference_bound
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult
+from reproduction.knn import uniform_knn
 
 PENALTY, K = 0.01, 100
 MODES: tuple[Mode, ...] = ("offline-1", "offline-2")
@@ -35,9 +36,7 @@ def measured(_: DataFolder) -> TaskResult:
     queries = make_intents(300, 40, n_docs=20, n_features=20, seed=1)
     train, test = queries[:300], queries[300:]
     learner = RankSVM(PENALTY, loss="hinge")
-    ranker = KnnRanker.as_published(
-        K, mode="offline-1", learner=learner, describe="mean", reference="reference", n_jobs=1
-    )
+    ranker = uniform_knn(K, mode="offline-1", learner=learner, describe="mean", reference="reference", n_jobs=1)
     ranker.fit(train)
     points = ranker.points(test)
     pairs, of_train = (

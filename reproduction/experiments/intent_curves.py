@@ -15,12 +15,12 @@ import numpy as np
 from kinrank.data.queryset import QuerySet
 from kinrank.measure import MEAN_NDCG_GENG, evaluate
 from kinrank.rankers._local.choose import choose_neighbors
-from kinrank.rankers.knn._offline import OfflineModels
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker, OfflineModels
 from reproduction.bounds import change_ratio
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult
 from reproduction.experiments.intents import COMMON, MEAN, MEASURES, MODES, SIZES, data_set
+from reproduction.knn import uniform_knn
 
 SMALL, LARGE = SIZES
 SEED = 1
@@ -39,7 +39,7 @@ def counts(size: str, shares: tuple[float, ...]) -> list[int]:
 def all_modes(k: int, _: DataFolder) -> TaskResult:
     """Measure the three modes with k neighbors, on the smaller data set."""
     train, test = data_set(SMALL, SEED)
-    ranker = KnnRanker.as_published(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
+    ranker = uniform_knn(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
     figures = {}
     for mode in MODES:
         scores = ranker.set_params(mode=mode.removeprefix("KNN ").lower()).predict(test)
@@ -51,7 +51,7 @@ def all_modes(k: int, _: DataFolder) -> TaskResult:
 def online(size: str, _: DataFolder) -> TaskResult:
     """Measure mean NDCG of KNN Online for every k."""
     train, test = data_set(size, SEED)
-    ranker = KnnRanker.as_published(**COMMON).fit(train)
+    ranker = uniform_knn(**COMMON).fit(train)
     choice = choose_neighbors(ranker, test, counts(size, SHARES), measure=MEAN_NDCG_GENG)
     return TaskResult({str(k): round(quality, 4) for (k, _), quality in choice.quality.items()})
 
@@ -59,7 +59,7 @@ def online(size: str, _: DataFolder) -> TaskResult:
 def ratios(size: str, _: DataFolder) -> TaskResult:
     """Measure the mean change ratio γ of both offline modes for some k."""
     train, test = data_set(size, SEED)
-    ranker = KnnRanker.as_published(**COMMON).fit(train)
+    ranker = uniform_knn(**COMMON).fit(train)
     figures: dict[str, dict[str, float]] = {mode: {} for mode in OFFLINE}
     for k in counts(size, RATIO_SHARES):
         for mode, ratio in zip(OFFLINE, _mean_ratios(ranker, test, k), strict=True):

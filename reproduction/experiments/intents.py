@@ -21,10 +21,10 @@ from kinrank.datasets import make_intents
 from kinrank.measure import MEAN_NDCG_GENG, NDCG, Measure, compare_paired, evaluate
 from kinrank.papers.query_class import QueryClassRanker
 from kinrank.rankers import Ranker
-from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult
+from reproduction.knn import uniform_knn
 from reproduction.rows import pool, two_digits
 
 SIZES = {"1,500 + 400": (1_500, 400, 400), "3,000 + 800": (3_000, 800, 800)}
@@ -52,7 +52,7 @@ def one_data_set(size: str, seed: int, _: DataFolder) -> TaskResult:
     k = SIZES[size][2]
     classes = QueryClassRanker("intent", **COMMON).fit(train)
     # One ranker for all three modes: both offline modes use the same models.
-    knn = KnnRanker.as_published(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
+    knn = uniform_knn(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
     rankers: dict[str, Ranker] = {"Single": SingleRanker("rankrls").fit(train), "QC": classes}
     values: dict[str, Float64] = {}
     for method, ranker in rankers.items():

@@ -17,14 +17,14 @@ import numpy as np
 
 from kinrank.arrays import Int64
 from kinrank.data.queryset import QuerySet
+from kinrank.kin.indexes.base import ExactIndex, Neighborhoods
 from kinrank.learn.rankrls import RankRLS
-from kinrank.neighbors.base import ExactIndex, Neighborhoods
-from kinrank.rankers.knn._offline import OfflineModels
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker, OfflineModels
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult
 from reproduction.experiments.ensemble_time import least_seconds
+from reproduction.knn import uniform_knn
 from reproduction.rows import two_digits
 
 FEATURES, DOCUMENTS = 20, 20
@@ -45,7 +45,7 @@ Curve = dict[str, float]
 def testing(_: DataFolder) -> TaskResult:
     """Measure the steps of ranking a query: over n, over m, and over k."""
     curves: dict[str, Curve] = {}
-    ranker = KnnRanker.as_published(K, reference=0).fit(queries(K, DOCUMENTS, 0))
+    ranker = uniform_knn(K, reference=0).fit(queries(K, DOCUMENTS, 0))
     weights = np.ones(FEATURES, dtype=np.float32)
     for n in DOCS:
         asked = queries(1, n, 1)
@@ -105,7 +105,7 @@ def training(_: DataFolder) -> TaskResult:
 
 
 def _offline(k: int) -> KnnRanker:
-    return KnnRanker.as_published(k, mode="offline-2", reference=0, n_jobs=1)
+    return uniform_knn(k, mode="offline-2", reference=0, n_jobs=1)
 
 
 def queries(n_queries: int, n_docs: int, seed: int) -> QuerySet:

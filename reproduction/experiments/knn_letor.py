@@ -12,10 +12,11 @@ from typing import Any
 from kinrank.arrays import Float64
 from kinrank.papers.query_class import QueryClassRanker
 from kinrank.rankers._local.choose import choose_neighbors
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold
+from reproduction.knn import uniform_knn
 from reproduction.rows import per_query, pool, row
 
 # BM25 of the whole document; in OHSUMED, BM25 of the title (column 12 is its logarithm and gives the same order).
@@ -35,7 +36,7 @@ def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
     }
     chosen = []
     for describe in ("mean", "summaries"):
-        knn = KnnRanker.as_published(describe=describe, n_jobs=1, **common).fit(train)
+        knn = uniform_knn(describe=describe, n_jobs=1, **common).fit(train)
         choice = choose_neighbors(knn, vali, counts, prior_strengths=STRENGTHS)
         values[f"KNN Online by {describe}"] = per_query(choice.apply(knn), test)
         chosen.append(f"{describe} k={choice.n_neighbors} prior={choice.prior_strength}")
@@ -44,7 +45,7 @@ def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
             for mode in ("offline-1", "offline-2"):
                 offline = KnnRanker(**(settings | {"mode": mode})).fit(train)
                 values[f"KNN {mode} by mean"] = per_query(offline, test)
-        fixed = KnnRanker.as_published(min(400, len(train)), describe=describe, **common).fit(train)
+        fixed = uniform_knn(min(400, len(train)), describe=describe, **common).fit(train)
         values[f"KNN Online by {describe}, k=400"] = per_query(fixed, test)
     return TaskResult({"chosen": chosen}, values)
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from kinrank.measure import evaluate
-from kinrank.rankers.knn.ranker import KnnRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, TaskResult, Values, letor_tasks, results_by_fold
 from reproduction.experiments.intent_curves import SHOWN
 from reproduction.experiments.intents import MEASURES, MODES
 from reproduction.experiments.knn_letor import REFERENCE
+from reproduction.knn import uniform_knn
 from reproduction.rows import pool, row
 
 SHARES = (0.02, 0.05, 0.13, 0.27, 0.53, 0.8, 1.0)
@@ -31,7 +31,7 @@ def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
     values: dict[str, Values] = {}
     for share in SHARES:
         k = max(1, round(share * len(train)))
-        ranker = KnnRanker.as_published(k, mode="offline-1", n_jobs=1, scale="none", reference=REFERENCE[collection])
+        ranker = uniform_knn(k, mode="offline-1", n_jobs=1, scale="none", reference=REFERENCE[collection])
         ranker.fit(train)
         for mode in MODES:
             scores = ranker.set_params(mode=mode.removeprefix("KNN ").lower()).predict(test)

@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from kinrank.describe import Describer
+from kinrank.kin import Describer
 from kinrank.measure import NDCG
 from kinrank.papers.query_class import QueryClassRanker
 from kinrank.rankers import Ranker
 from kinrank.rankers._local.choose import choose_neighbors
-from kinrank.rankers.knn.ranker import KnnRanker, Mode
+from kinrank.rankers.knn import KnnRanker, Mode
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import MSRD_FILES, DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult
+from reproduction.knn import uniform_knn
 from reproduction.rows import per_query, table
 
 REFERENCE = "bm25_all"
@@ -41,7 +42,7 @@ def knn(settings: Mapping[str, Any], blocks: str = DESCRIPTION, mode: Mode = "on
     """Return an unfitted KNN ranker with the given settings."""
     own = {name: value for name, value in settings.items() if name != "n_components"}
     describer = Describer(blocks, reference=REFERENCE, n_components=settings.get("n_components"))
-    return KnnRanker.as_published(mode=mode, describe=describer, **own)
+    return uniform_knn(mode=mode, describe=describer, **own)
 
 
 def baselines(data: DataFolder) -> TaskResult:

@@ -18,11 +18,11 @@ from kinrank.learn.base import Learner
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import compare_paired
-from kinrank.rankers.knn.ranker import KnnRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult, letor_tasks, results_by_fold
 from reproduction.experiments.intents import COMMON, data_set
 from reproduction.experiments.knn_letor import REFERENCE
+from reproduction.knn import uniform_knn
 from reproduction.rows import per_query, pool, two_digits
 
 LEARNERS: dict[str, Learner] = {"RankSVM": RankSVM(), "RankRLS": RankRLS()}
@@ -45,8 +45,7 @@ def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
 def measured(train: QuerySet, test: QuerySet, k: int, settings: Mapping[str, Any]) -> TaskResult:
     """Measure NDCG@10 of KNN Online with each learner on every test query."""
     rankers = {
-        name: KnnRanker.as_published(k, learner=learner, n_jobs=1, **settings).fit(train)
-        for name, learner in LEARNERS.items()
+        name: uniform_knn(k, learner=learner, n_jobs=1, **settings).fit(train) for name, learner in LEARNERS.items()
     }
     return TaskResult(values={name: per_query(ranker, test) for name, ranker in rankers.items()})
 

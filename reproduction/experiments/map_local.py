@@ -33,13 +33,14 @@ from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents
 from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import compare_paired
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import FOLDS, MSRD_FILES, DataFolder, letor_files, text_files
 from reproduction.experiment import Experiment, Task, TaskResult
 from reproduction.experiments.knn_letor import REFERENCE
 from reproduction.experiments.knn_msrd import MOVIE
 from reproduction.experiments.knn_msrd import REFERENCE as MOVIE_REFERENCE
+from reproduction.knn import uniform_knn
 from reproduction.rows import per_query, pool, two_digits
 
 SPREADS = (0.0, 0.2, 0.4, 0.7, 1.0)
@@ -104,7 +105,7 @@ def movies(description: str, data: DataFolder) -> TaskResult:
 
 def knn(train: QuerySet, description: str, reference: str | int | None, **settings: Any) -> KnnRanker:
     """Fit KNN Online with the same settings everywhere: a sixth of the queries, shrunk to the global model."""
-    return KnnRanker.as_published(
+    return uniform_knn(
         len(train) // SHARE,
         describe=description,
         reference=reference,

@@ -14,10 +14,10 @@ from typing import Any
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.papers.query_class import QueryClassRanker
 from kinrank.rankers import Ranker
-from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import FOLDS, DataFolder, text_files
 from reproduction.experiment import Experiment, Task, TaskResult
+from reproduction.knn import uniform_knn
 from reproduction.rows import per_query, pool, table
 
 SHRUNK: dict[str, Any] = {
@@ -35,8 +35,8 @@ def rankers() -> dict[str, Ranker]:
         "QC, true intents (oracle)": QueryClassRanker("intent", given=True, **SHRUNK),
         "QC, classified intents": QueryClassRanker("intent", **SHRUNK),
         "QC, 3 types found": QueryClassRanker(n_types=3, **SHRUNK),
-        "KNN Online, k=100": KnnRanker.as_published(100, **SHRUNK),
-        "KNN Online, k=400": KnnRanker.as_published(400, **SHRUNK),
+        "KNN Online, k=100": uniform_knn(100, **SHRUNK),
+        "KNN Online, k=400": uniform_knn(400, **SHRUNK),
         "LightGBM": SingleRanker(LambdaMART(n_threads=1)),
     }
 

@@ -21,7 +21,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.neighbors import NearestNeighbors
 
 from kinrank.arrays import Float32
-from kinrank.describe import Describer
+from kinrank.kin import Describer
 from reproduction.data_folder import DataFolder, text_files
 from reproduction.experiment import Experiment, Task, TaskResult
 

@@ -18,7 +18,7 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
     results = figures["atvt"]
     yield (
         "The paper's two data sets are not public; three public collections replace them. Both sides are LightGBM with "
-        "the same trees. The measure is DCG@5, p is Wilcoxon's. [aTVT](papers.md#atvt-a-scale-for-each-query) "
+        "the same trees. The measure is DCG@5, p is Wilcoxon's. [aTVT](#atvt-a-scale-for-each-query) "
         "describes the method. There are two "
         "readings. **The paper's procedure** (section 4.3, as far as the text goes): rows count alike, each round fits "
         "lines to the targets of the round before, and ten small steps compose, as |α^0.1 - 1| + |β/10| in Table 7 "
@@ -42,7 +42,7 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
         "wider ones, up to 100 and with p = 1, and gained 1.5% on MQ2007 (p = 0.03), 1.3% on MQ2008 (p = 0.11) and "
         "0.3% on MSRD (p = 0.10). The thesis is therefore judged by the paper's procedure."
     )
-    yield "![Gain in DCG@5 by setting on three collections](figures/reproduction-atvt.svg)"
+    yield "![Gain in DCG@5 by setting on three collections](../figures/reproduction-atvt.svg)"
     letor = {name: each for name, each in results.items() if "fifths by gain" in each}
     yield (
         "Table 7, thirds of the queries by |α^0.1 - 1| + |β/10| of the lines fitted to them in training (in five folds "
@@ -132,7 +132,7 @@ def _theorem(results: Mapping[str, Any]) -> str:
 
 def _when(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## When aTVT gains"
-    yield "![Gain of aTVT over two dials, and collections placed on the map](figures/reproduction-when-atvt.svg)"
+    yield "![Gain of aTVT over two dials, and collections placed on the map](../figures/reproduction-when-atvt.svg)"
     yield (
         "Generated judges shift all grades of a query by a level of their own; the dials are the spread of the levels "
         "and the number of documents per query. Collections are placed by the share of the variance of y - h(x) that "

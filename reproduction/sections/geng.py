@@ -23,34 +23,34 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
         "of the offline model of a judged query, contains q_i itself."
     )
     yield "KNN Online against Single, NDCG@10 on test queries:\n\n" + _overview(figures)
-    yield "![Quality over k on movie search](figures/reproduction-movies.svg)"
+    yield "![Quality over k on movie search](../figures/reproduction-movies.svg)"
     yield _learner(figures["local-learner"])
     yield _normalized(figures["normalized-queries"])
     yield from _when(figures["map-local"])
     yield details("Figure 7 on real collections: all methods", *_real(figures))
     yield details(
         "Figure 7 on generated intents: KNN compared with Single and QC",
-        "![NDCG at 1, 3, 5, 10 and its mean, five methods](figures/reproduction-intents.svg)",
+        "![NDCG at 1, 3, 5, 10 and its mean, five methods](../figures/reproduction-intents.svg)",
         *_intents(figures["intents"]),
     )
     yield details(
         "Figures 8 and 9 on generated intents: quality and change ratio over k",
-        "![Quality rises, is flat and falls over k; change ratios fall to zero](figures/reproduction-curves.svg)",
+        "![Quality rises, is flat and falls over k; change ratios fall to zero](../figures/reproduction-curves.svg)",
         *_curves(figures["intent-curves"]),
     )
     yield details(
         "Figure 8 on LETOR: quality over k",
-        "![NDCG over k / m on three LETOR collections](figures/reproduction-letor-curves.svg)",
+        "![NDCG over k / m on three LETOR collections](../figures/reproduction-letor-curves.svg)",
         _letor(figures["knn-letor-curves"]),
     )
     yield details(
         "Table 1 and section 3.3.3: costs",
-        "![Time of each step over n, m and k, and the cost of the offline models](figures/reproduction-cost.svg)",
+        "![Time of each step over n, m and k, and the cost of the offline models](../figures/reproduction-cost.svg)",
         *_cost(figures["knn-cost"]),
     )
     yield details(
         "Figure 1: queries of different intents",
-        "![849 queries of three intents and others, mixed, in two principal components](figures/reproduction-map.svg)",
+        "![849 queries of three intents and others, in two principal components](../figures/reproduction-map.svg)",
         _map(figures["query-map"]),
     )
     yield details("Definition 1 and Theorem 1", _bound(figures["bound"]))
@@ -82,7 +82,7 @@ def _overview(figures: Mapping[str, Any]) -> str:
 
 def _when(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## When KNN gains"
-    yield "![KNN's gain over two dials, and collections among the worlds](figures/reproduction-when-local.svg)"
+    yield "![KNN's gain over two dials, and collections among the worlds](../figures/reproduction-when-local.svg)"
     yield (
         "Left: 20 generated worlds of 600 training queries. KNN needs both dials: queries that differ, and a "
         "description that shows which ones are alike. Right: what a query asks for beyond the global model (the "

@@ -16,10 +16,10 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
     yield (
         "MQ2007 and MQ2008 with LETOR's folds and conventions, as in the paper. Settings are chosen on the validation "
         "queries by MAP. Our copy of the paper is garbled where it describes the algorithms: [Cluster "
-        "models](papers.md#what-is-our-reading) lists what is our reading."
+        "models](#what-is-our-reading) lists what is our reading."
     )
     yield "MAP (p of a paired t-test against our RankSVM):\n\n" + _overview(figures["cluster-methods"])
-    yield "![MAP by number of clusters, and of always the r-th best model](figures/reproduction-oracles.svg)"
+    yield "![MAP by number of clusters, and of always the r-th best model](../figures/reproduction-oracles.svg)"
     yield (
         "*Random groups* have the sizes of the clusters but random queries. With 50 clusters or more UpperBound is the "
         "same for both: the oracle's headroom is due to the number of models, not to the clusters."
@@ -30,7 +30,7 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
     yield details("Figures 2 and 3: choosing the best local model", _oracles(figures["cluster-oracles"]))
     yield details(
         "Figure 4 and Table 3: by difficulty",
-        "![Queries by number of relevant documents](figures/reproduction-relevant.svg)",
+        "![Queries by number of relevant documents](../figures/reproduction-relevant.svg)",
         _shares(figures["relevant-counts"]),
         *(_difficulty(name, each) for name, each in figures["cluster-methods"].items()),
     )
@@ -45,13 +45,13 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
 
 def _when(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## When cluster models gain"
-    yield "![Gain of cluster models over two dials](figures/reproduction-when-clusters.svg)"
+    yield "![Gain of cluster models over two dials](../figures/reproduction-when-clusters.svg)"
     naive, transform = (
         {name: corner[method]["gain"] for name, corner in results["corners"].items()}
         for method in ("Naive", "Transform")
     )
     yield (
-        "The worlds of [KNN's map](reproduction-geng.md#when-knn-gains), with three clusters for their three "
+        "The worlds of [KNN's map](geng.md#when-knn-gains), with three clusters for their three "
         "intents. If queries differ "
         f"and the features show it, Naive gains {naive['differ, revealed']:+.3f} and Transform "
         f"{transform['differ, revealed']:+.3f}; if the features do not show it, {naive['differ, not revealed']:+.3f} "

@@ -19,10 +19,10 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
         f"The paper's own data: OHSUMED with 25 rankers, five folds, {results['queries']} queries; C = 1, δ = 1, "
         "θ = 0.5. γ and RankSVM's λ are chosen on the validation queries. The paper does not state how scores are "
         "normalized. LETOR's own baselines scale to 0..1 within a query, so this is the main row; the others show that "
-        "the verdicts do not depend on it. [Ensembles](papers.md#ensembles-ser-and-sser) describes the method."
+        "the verdicts do not depend on it. [Ensembles](#ensembles-ser-and-sser) describes the method."
     )
     yield "MAP, and differences in average precision (p of a paired t-test):\n\n" + _variants(results)
-    yield "![MAP of the methods, precision by rank, and MAP by γ](figures/reproduction-ensemble.svg)"
+    yield "![MAP of the methods, precision by rank, and MAP by γ](../figures/reproduction-ensemble.svg)"
     spread = results["spread over gamma"]
     yield (
         "**γ** makes little difference: over γ = 0.2 to 10, MAP is "
@@ -62,7 +62,7 @@ def _tuned(results: Mapping[str, Any]) -> str:
 
 def _when(results: Mapping[str, Any]) -> Iterator[str]:
     yield "## When ensembles gain"
-    yield "![Gain of SER and SSER over two dials, and collections on the map](figures/reproduction-when-ensemble.svg)"
+    yield "![Gain of SER and SSER over two dials, and collections](../figures/reproduction-when-ensemble.svg)"
     few = results["corners"]["few queries, shared errors"]
     best = max(max(row) for row in results["gain"]["SSER over RankSVM"])
     yield (

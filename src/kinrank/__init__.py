@@ -32,17 +32,15 @@ if TYPE_CHECKING:
     from kinrank.papers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers import load as load
     from kinrank.rankers._local.choose import choose_neighbors as choose_neighbors
-    from kinrank.rankers.cells._choose import choose_cells as choose_cells
     from kinrank.rankers.cells.ranker import CellRanker as CellRanker
     from kinrank.rankers.kin.ranker import KinRanker as KinRanker
-    from kinrank.rankers.knn.ranker import KnnRanker as KnnRanker
+    from kinrank.rankers.knn import KnnRanker as KnnRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
 
 # Public name -> its module, imported on first use, so that `import kinrank` is quick and loads no extra.
 _PUBLIC = {cls: module for module, _, cls in (target.partition(":") for target in RANKERS.targets)} | {
     "Memory": "kinrank.memory.memory",
     "QuerySet": "kinrank.data.queryset",
-    "choose_cells": "kinrank.rankers.cells._choose",
     "choose_neighbors": "kinrank.rankers._local.choose",
     "fold_queries": "kinrank.data.split",
     "iter_parquet": "kinrank.data.parquet",

@@ -1,7 +1,14 @@
 """Folders of arrays: a manifest and one ``.npy`` file per array, memory-mapped and written atomically.
 
+::
+
+    manifest.json              what the folder holds, and which subfolder has its arrays
+    arrays-b03d51b9b4c7/       one .npy file per array, never changed
+
 Judged queries and models are stored this way. No file is pickled, so a folder from an untrusted source cannot run
-code. The manifest has the SHA-256 of every file and of itself, so that any changed byte is detected.
+code. The manifest has the SHA-256 of every file and of itself, so that any changed byte is detected. A folder is
+replaced by a new subfolder and then by the manifest that names it, in one rename of a file: whoever reads meanwhile has
+all of the old arrays or all of the new ones.
 """
 
 from __future__ import annotations
@@ -16,7 +23,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +34,9 @@ from numpy.typing import NDArray
 from kinrank.errors import DamagedFolderError, ForeignFolderError, NewerFormatError, StoreError
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
+_SUBFOLDER = re.compile(r"arrays-[0-9a-f]{12}\Z")
+_KEYS = {"kind", "format", "meta", "folder", "arrays", "sha256"}
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -66,62 +75,108 @@ def read(
         If the folder was not written by kinrank, was written by a newer version, or has changed since.
     """
     folder = Path(path)
-    manifest = read_manifest(folder, kind)
+    while True:
+        manifest = read_manifest(folder, kind)
+        try:
+            return manifest["meta"], read_arrays(folder / manifest["folder"], manifest, verify=verify, copy=copy)
+        except DamagedFolderError:
+            if read_manifest(folder, kind) == manifest:  # else it was replaced, and the old arrays were deleted
+                raise
+
+
+def read_arrays(
+    place: Path, manifest: dict[str, Any], *, verify: bool = True, copy: bool = False
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a manifest that are in a folder; see `read`."""
     arrays = {}
     for name, entry in manifest["arrays"].items():
-        file = folder / file_name(name)
-        if not file.is_file():
+        file = place / file_name(name)
+        try:
+            size = file.stat().st_size
+            raw = file.read_bytes() if copy else None
+            differs = verify and (_sha256(file) if raw is None else hashlib.sha256(raw).hexdigest()) != entry["sha256"]
+        except FileNotFoundError:
             raise DamagedFolderError(
-                f"{folder}: {file.name} is missing: restore the folder from a backup or write it again"
+                f"{place}: {file.name} is missing: restore the folder from a backup or write it again"
+            ) from None
+        if size != entry["bytes"]:
+            raise DamagedFolderError(
+                f"{place}: {file.name} has {size} bytes, expected {entry['bytes']}: restore the folder from a backup "
+                "or write it again"
             )
-        if file.stat().st_size != entry["bytes"]:
+        if differs:
             raise DamagedFolderError(
-                f"{folder}: {file.name} has {file.stat().st_size} bytes, expected {entry['bytes']}: restore the folder "
-                "from a backup or write it again"
-            )
-        raw = file.read_bytes() if copy else None
-        if verify and (_sha256(file) if raw is None else hashlib.sha256(raw).hexdigest()) != entry["sha256"]:
-            raise DamagedFolderError(
-                f"{folder}: {file.name} has changed since it was written (SHA-256 differs): restore the folder from a "
+                f"{place}: {file.name} has changed since it was written (SHA-256 differs): restore the folder from a "
                 "backup or write it again"
             )
-        arrays[name] = _map(folder, file) if raw is None else _load(folder, file.name, io.BytesIO(raw))
-    return manifest["meta"], arrays
+        arrays[name] = _map(place, file) if raw is None else _load(place, file.name, io.BytesIO(raw))
+    return arrays
 
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
-    """Yield a temporary folder that replaces `path` if the block succeeds, and is deleted if it raises.
+    """Yield a temporary folder for arrays and their manifest, which replace those in `path` if the block succeeds.
 
-    An existing folder is replaced by two renames; after a crash between them, the old and the new folder are both
-    complete, under temporary names next to `path`.
+    It is deleted if the block raises. After a crash, `path` holds what it held before, or all that is new.
     """
-    target = Path(path).resolve()  # replaces the target of a link, not the link
+    target = Path(path).resolve()  # replaces the content of a link's target, not the link
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         read_manifest(target, kind)  # raises if kinrank did not write it
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
     try:
         yield staging
-        for file in staging.iterdir():
+        manifest = read_manifest(staging, kind)
+        arrays = staging / manifest["folder"]
+        arrays.mkdir()
+        for name in manifest["arrays"]:
+            file = staging / file_name(name)
             _sync(file)
-        _sync(staging)
+            file.rename(arrays / file.name)
+        _sync(arrays)
+        _sync(staging / MANIFEST)
         staging.chmod(0o755)
-        if target.exists():
-            retired = staging.with_suffix(".old")
-            target.rename(retired)
-            try:
-                staging.rename(target)
-            except OSError:
-                retired.rename(target)
-                raise
-            shutil.rmtree(retired)
-        else:
+        try:
             staging.rename(target)
+        except OSError:  # there is one already
+            if not (target / MANIFEST).is_file():
+                raise
+            _replace(target, staging, manifest)
         _sync(target.parent)
     finally:
         if staging.exists():
             shutil.rmtree(staging)
+
+
+def _replace(target: Path, staging: Path, manifest: dict[str, Any]) -> None:
+    """Move the arrays and then the manifest of one folder into another one, and delete what that held before."""
+    descriptor = os.open(target, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have no locks on folders: there, one program may write
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        arrays = target / manifest["folder"]
+        if not _is_intact(arrays, manifest):
+            if arrays.exists():
+                arrays.rename(staging / "damaged")
+            (staging / arrays.name).rename(arrays)
+        os.fsync(descriptor)
+        (staging / MANIFEST).rename(target / MANIFEST)
+        os.fsync(descriptor)
+        for other in target.iterdir():
+            if other.is_dir() and other != arrays:
+                shutil.rmtree(other)
+            elif other.name != MANIFEST and other != arrays:
+                other.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _is_intact(place: Path, manifest: dict[str, Any]) -> bool:
+    try:
+        read_arrays(place, manifest)
+    except DamagedFolderError:
+        return False
+    return True
 
 
 OnWait = Callable[[str], None]
@@ -170,12 +225,13 @@ def _is_open_at(descriptor: int, file: Path) -> bool:
 
 
 def write_manifest(folder: Path, kind: str, meta: dict[str, Any], names: list[str]) -> None:
-    """Write the manifest of the arrays in `folder`."""
+    """Write the manifest of the arrays in `folder`, whose subfolder is named by their checksums."""
     arrays = {}
     for name in names:
         file = folder / file_name(name)
         arrays[name] = {"bytes": file.stat().st_size, "sha256": _sha256(file)}
-    manifest: dict[str, Any] = {"kind": kind, "format": FORMAT, "meta": meta, "arrays": arrays}
+    subfolder = f"arrays-{hashlib.sha256(_dump(arrays)).hexdigest()[:12]}"
+    manifest: dict[str, Any] = {"kind": kind, "format": FORMAT, "meta": meta, "folder": subfolder, "arrays": arrays}
     manifest["sha256"] = _checksum(manifest)
     (folder / MANIFEST).write_bytes(_dump(manifest))
 
@@ -185,6 +241,20 @@ def file_name(name: str) -> str:
     if not _NAME.match(name):
         raise StoreError(f"array name {name!r} is not a valid file name: use letters, digits, '_', '-' and '.'")
     return f"{name}.npy"
+
+
+def holds_arrays(name: str) -> bool:
+    """Return whether a subfolder of this name holds arrays, of this manifest or of one before or after it."""
+    return bool(_SUBFOLDER.match(name))
+
+
+def arrays_in(folder: Path) -> Path:
+    """Return the subfolder that a manifest names, or the folder itself if the manifest cannot be read."""
+    try:
+        name = str(json.loads((folder / MANIFEST).read_bytes())["folder"])
+    except (ValueError, TypeError, KeyError):
+        return folder
+    return folder / name if holds_arrays(name) else folder
 
 
 def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
@@ -204,14 +274,16 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
         unchanged = raw == _dump(manifest)
     except (ValueError, RecursionError) as error:
         raise DamagedFolderError(f"{file}: cannot be read as JSON ({error}): restore it from a backup") from None
-    if not isinstance(manifest, dict) or not {"kind", "format", "meta", "arrays", "sha256"} <= manifest.keys():
+    if not isinstance(manifest, dict) or "format" not in manifest:
         raise ForeignFolderError(f"{file} is not a kinrank manifest: choose another folder")
-    if type(manifest["format"]) is not int or manifest["format"] < 1:
+    if type(manifest["format"]) is not int or manifest["format"] < FORMAT:
         raise ForeignFolderError(f"{file}: format {manifest['format']!r} is unknown: choose another folder")
     if manifest["format"] > FORMAT:
         raise NewerFormatError(
             f"{folder} has format {manifest['format']}, this kinrank reads up to {FORMAT}: upgrade kinrank"
         )
+    if not manifest.keys() >= _KEYS or not holds_arrays(str(manifest["folder"])):
+        raise ForeignFolderError(f"{file} is not a kinrank manifest: choose another folder")
     if manifest["sha256"] != _checksum(manifest) or not unchanged:
         raise DamagedFolderError(f"{file} has changed since it was written: restore it from a backup")
     if manifest["kind"] != kind:

@@ -188,7 +188,7 @@ class MemoryRerank(pt.Estimator):
                 results["query"].iloc[0],
                 liked=[document for document, grade in documents if grade is not None and grade > 0],
                 disliked=[document for document, grade in documents if grade is not None and grade <= 0],
-                user="qrels",
+                user=f"qrels of {qid}",  # a judgment for one query says nothing less of the others
             )
         return self
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import duckdb  # noqa: F401 - skips this file if it is not installed
@@ -137,16 +136,6 @@ def test_wrong_options(kinrank, log: Path, option: str, value: str, message: str
     assert message in done.stderr
 
 
-def test_interleaved_lists(kinrank, tmp_path: Path):
-    shown = {"ids": ["a", "b"], "teams": ["kin", "global"], "clicked": ["a"]}
-    file = tmp_path / "lists.ndjson"
-    file.write_text((json.dumps(shown) + "\n") * 50)
-    done = kinrank("clicks", file, "--interleaved")
-    assert done.exit_code == 0, done.stderr
-    assert "kin is better: you may stop." in done.stderr
-    assert "always-valid interval" in done.stdout
-
-
 def test_evidence_is_added_night_by_night(kinrank, log: Path):
     nights = pq.read_table(log)
     last = pa.compute.greater(nights["time"], pa.scalar(1_790_000_000 + 27 * 86_400, pa.timestamp("s", tz="UTC")))
@@ -255,18 +244,3 @@ def test_a_table_is_compared_by_a_column(kinrank, tmp_path: Path, monkeypatch: p
         compare_arms(["log.parquet"], "variant", options=LogOptions(columns={"session": "visit", "value": "profit"}))
     with pytest.raises(DataError, match="'visit' must name two arms, got 800"):
         compare_arms(["log.parquet"], "visit", options=LogOptions(columns={"session": "visit"}))
-
-
-def test_unanswered_searches_are_listed_with_the_command_that_accepts_a_suggestion(kinrank, tmp_path: Path):
-    searches = [("iron man", "d1", 1), ("irnoman", "", 0), ("heat", "d5", 1)]
-    rows = [f"{query},{query}{n},{document},1,{clicked}" for n in range(5) for query, document, clicked in searches]
-    (tmp_path / "log.csv").write_text("query,session,document,rank,clicked\n" + "\n".join(rows))
-    done = kinrank("clicks", tmp_path / "log.csv", "--unanswered")
-    assert done.exit_code == 0, done.stderr
-    assert "kinrank admin rules ADDRESS --query irnoman --redirect 'iron man'" in done.stdout
-    added = kinrank("admin", "rules", f"sqlite:///{tmp_path}/j.db", "--query", "irnoman", "--redirect", "iron man")
-    assert "rule 1 searches 'iron man' for 'irnoman'" in added.stderr
-    (tmp_path / "log.csv").write_text("query,session,document,rank,clicked\nheat,1,d1,1,1\n,2,d1,1,0\n")
-    done = kinrank("clicks", tmp_path / "log.csv", "--unanswered")
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert "no query lacks results or clicks" in done.stderr

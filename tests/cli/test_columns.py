@@ -102,12 +102,6 @@ def test_names_of_columns_may_have_commas() -> None:
     assert (columns["y"], columns["drop"], columns["keys"]) == ("a,b", ["c,d", "e=f"], ["brand"])
 
 
-def test_option_that_became_a_column_names_the_new_one(kinrank) -> None:
-    done = kinrank("headroom", "mine.csv", "--doc-id", "sku")
-    assert done.exit_code == 2
-    assert "--doc-id is now --columns doc_id=COLUMN" in done.stderr
-
-
 def test_labels_ids_and_clicks_are_told_from_features() -> None:
     from kinrank.study._table_check import suspect_names
 

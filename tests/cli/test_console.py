@@ -8,6 +8,7 @@ from rich.table import Table
 
 from kinrank.cli import console
 from kinrank.progress import Parts, report_progress
+from tests.processes import PATIENCE
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def wait_for(event: threading.Event) -> None:
-    assert event.wait(60)
+    assert event.wait(PATIENCE)
     event.clear()
 
 

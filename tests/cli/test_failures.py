@@ -18,6 +18,7 @@ from kinrank.cli.console import debugging, handle_errors
 from kinrank.data.letor import write_letor
 from kinrank.data.queryset import QuerySet
 from kinrank.registry import import_extra
+from tests.processes import PATIENCE
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def broken(workdir: Path) -> Path:
     QuerySet.from_arrays([[1.0, 2.0]], y=[1], qid=[1]).save("nameless")
     Path("strange.run").write_text("1 Q0 nobody 1 0.5 x\n")
     Path("broken.run").write_text("1 Q0 nobody 1 0.5\n")
-    array = next(Path("single").glob("*.npy"))
+    array = next(Path("single").rglob("*.npy"))
     array.write_bytes(array.read_bytes()[:-1] + b"\xff")
     return workdir
 
@@ -164,7 +165,7 @@ def test_interrupt_exits_with_130(workdir: Path):
     try:
         with open("endless.txt", "w"):  # blocks until the program reads
             process.send_signal(signal.SIGINT)
-            _, stderr = process.communicate(timeout=60)
+            _, stderr = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert (process.returncode, stderr) == (130, "stopped\n")

@@ -41,14 +41,6 @@ def test_help_starts_with_where_to_start_and_lists_all_commands(kinrank):
     assert all(command in help_page for command in PROGRAM.commands)
 
 
-@pytest.mark.parametrize("name", ["models", "split", "key"])
-def test_command_that_moved_names_its_new_place(kinrank, name: str):
-    done = kinrank(name, "--help")
-    assert done.exit_code == 2
-    group = "data" if name == "split" else "admin"
-    assert f"kinrank {name} is now kinrank {group} {name}" in done.stderr
-
-
 @pytest.mark.parametrize(
     "args", [["--help"], *([*command.split(), "--help"] for command in COMMANDS), ["--version"]], ids=" ".join
 )
@@ -88,8 +80,8 @@ def test_every_command_has_an_example():
 
 def test_commands_and_options_do_not_grow_unnoticed():
     options = [option for options in COMMANDS.values() for option in options]
-    assert len(PROGRAM.commands) <= 14
-    assert len(options) <= 171  # as scripts/count prints, without --version and --debug
+    assert len(PROGRAM.commands) <= 13
+    assert len(options) <= 135  # as scripts/count prints, without --version and --debug
 
 
 def test_version(script):

@@ -20,7 +20,6 @@ COUNTS = "40 of 800 feature values are missing (f1: 40)"
         ("train holes.csv --model m --ranker single", "fill in the mean"),
         ("compare holes.csv single() knn() --folds 2 --no-ladder", "fill in the mean"),
         ("headroom holes.csv --linear --folds 2", "fill in the mean"),
-        ("tune holes.csv --study s --try single --trials 1 --folds 2", "fill in the mean"),
         ("report test single() knn() --train holes.csv --out r.html", "fill in the mean"),
     ],
 )

@@ -121,7 +121,7 @@ def test_tuned_trees_are_kept_as_a_model_that_can_be_loaded(kinrank, workdir: Pa
 
 
 def test_damaged_model_is_replaced(kinrank, workdir: Path):
-    next(file for file in Path("single").iterdir() if file.suffix == ".npy").unlink()
+    next(Path("single").rglob("*.npy")).unlink()
     assert kinrank("train", "train.parquet", "--model", "single", "--ranker", "single").exit_code == 0
     library.load("single")
 

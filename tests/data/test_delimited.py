@@ -32,6 +32,30 @@ def test_empty_numbers_are_missing_and_texts_stay_text(table: Path) -> None:
     np.testing.assert_array_equal(queries.X[:, 2], [np.nan, 3.0, 1.0])
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_ids_titles_and_keys_keep_every_character(tmp_path: Path, suffix: str) -> None:
+    rows = ["qid,y,doc_id,doc_title,brand,bm25", "001,1,007,1984,05,2.5", "1,0,7,300,5,1.0", "1,1,+7,0012,5,1.0"]
+    path = tmp_path / f"judged{suffix}"
+    path.write_text("\n".join(rows).replace(",", "," if suffix == ".csv" else "\t"))
+    queries = read_csv(path, keys=["brand"])
+    assert queries.qid.tolist() == ["001", "1"]
+    assert queries.doc_id is not None
+    assert queries.doc_title is not None
+    assert queries.doc_id.tolist() == ["007", "7", "+7"]
+    assert queries.doc_title.tolist() == ["1984", "300", "0012"]
+    assert queries.doc_columns["brand"].tolist() == ["05", "5", "5"]
+    assert Source(path).read().qid.tolist() == ["001", "1"]
+
+
+def test_whole_numbers_are_numbers_and_an_id_that_is_missing_raises(tmp_path: Path) -> None:
+    path = tmp_path / "judged.csv"
+    path.write_text("qid,y,doc_id,bm25\n1,1,7,2.5\n1,0,8,1.0\n")
+    assert read_csv(path).qid.tolist() == [1]
+    path.write_text("qid,y,doc_id,bm25\n1,1,7,2.5\n,0,8,1.0\n")
+    with pytest.raises(DataError, match="column 'qid' is null in row 1"):
+        read_csv(path)
+
+
 def test_features_by_pattern_and_dropped_columns(table: Path) -> None:
     assert read_csv(table, **NAMES, features=["bm*", "title"]).feature_names == ("bm25", "title")
     assert read_csv(table, **NAMES, drop=["popularity"]).feature_names == ("bm25", "title")

@@ -29,8 +29,8 @@ def test_folder_of_another_job_raises_with_the_differences(tmp_path: Path) -> No
 
 def test_nonempty_folder_without_a_job_raises(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(JobError, match=r"is not empty and has no study\.json of a tuning study: choose another folder"):
-        claim_folder(tmp_path, "study.json", JOB, "tuning study")
+    with pytest.raises(JobError, match=r"is not empty and has no job\.json of a log: choose another folder"):
+        claim_folder(tmp_path, "job.json", JOB, "log")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 

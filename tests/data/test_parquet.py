@@ -30,8 +30,8 @@ def test_written_files_read_back_whole_in_blocks_and_as_a_folder(
     write_folder(blocks, path / "streamed")
     queries.save(path / "saved")
     assert_same(QuerySet.open(path / "streamed", verify=True), queries)
-    for file in (path / "saved").glob("*.npy"):
-        assert (path / "streamed" / file.name).read_bytes() == file.read_bytes()
+    for file in (path / "saved").rglob("*.npy"):
+        assert (path / "streamed" / file.relative_to(path / "saved")).read_bytes() == file.read_bytes()
 
 
 def numbered(first: int, last: int, size: int = 3) -> QuerySet:
@@ -83,7 +83,7 @@ def test_later_blocks_may_have_longer_ids(tmp_path: Path) -> None:
     assert opened.doc_id is not None
     assert opened.doc_id.tolist() == ["x", "y" * 30, "z"]
     assert opened.query_columns["n"].tolist() == [1.0, 2.5, 3.0]
-    assert sorted(file.suffix for file in (tmp_path / "set").iterdir()) == [".json"] + [".npy"] * 5
+    assert sorted(file.suffix for file in (tmp_path / "set").rglob("*.*")) == [".json"] + [".npy"] * 5
 
 
 @pytest.mark.parametrize(

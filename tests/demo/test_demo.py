@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from kinrank.demo._demo import LONGEST_QUERY, Demo
-from kinrank.demo.http.app import create_app
+from kinrank.demo._http import create_app
 from kinrank.errors import DataError
 from tests.demo.visit import visit
 from tests.processes import wait_until
@@ -140,7 +140,7 @@ def address() -> Iterator[str]:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == f"http://127.0.0.1:{port}"
         try:
-            wait_until(lambda: listens(port), 60)
+            wait_until(lambda: listens(port))
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()

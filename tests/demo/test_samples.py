@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from kinrank.cli.app import app
 from kinrank.clicks import read_clicks
 from kinrank.data.parquet import read_parquet
 from kinrank.demo.samples import write_samples
 from kinrank.engines import FeatureSet
+from kinrank.study._leaks import find_leaks
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +29,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def records(file: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_no_query_has_the_features_of_another_one(folder: Path):
+    hits = [block.X.tobytes() for name in ("train", "test") for block in read_parquet(folder / f"{name}.parquet")]
+    assert len(set(hits)) == len(hits)
+    queries = read_parquet(folder / "train.parquet")
+    for held_out in range(4):
+        mask = np.arange(len(queries)) % 4 == held_out
+        assert len(find_leaks(queries[~mask], queries[mask]).seen_queries) == 0
+
+
+@pytest.mark.slow
+def test_commands_that_doctor_prints_for_the_sample_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """``kinrank demo --write``, ``kinrank doctor`` of its table, and the first command that this prints."""
+    monkeypatch.chdir(tmp_path)
+    write_samples(Path("samples"), train=60, test=10, searched=5)
+    checked = CliRunner().invoke(app, ["doctor", "samples/train.parquet"])
+    assert checked.exit_code == 0, checked.output
+    [command] = [line for line in checked.stdout.splitlines() if line.startswith("kinrank headroom")]
+    answered = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert answered.exit_code == 0, answered.output
+    assert "NDCG @ 10, 60 queries" in answered.stdout
 
 
 def test_bulk_has_an_action_before_each_movie(folder: Path):

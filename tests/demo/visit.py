@@ -6,41 +6,39 @@ import sys
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browsers import PATIENCE, launched
+from tests.browsers import launched, new_page
 
 QUERY, OTHER_WORDS = "alien", "alien movie"
 
 
 def visit(browser: Browser, address: str, width: int = 1280, scheme: str = "light") -> tuple[list[str], list[str]]:
     """Search, choose the last movie until it rises, and forget that. Return the titles before and after the choices."""
-    context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)  # type: ignore[arg-type]
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
+    page = new_page(browser, viewport={"width": width, "height": 844}, color_scheme=scheme)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(address, wait_until="networkidle")
     page.fill("#query", QUERY)
     page.press("#query", "Enter")
-    expect(page.locator("#kinrank .title").first).to_contain_text("Alien", timeout=PATIENCE)
+    expect(page.locator("#kinrank .title").first).to_contain_text("Alien")
     before = _titles(page)
     chosen = page.locator("#kinrank .hit", has_text=before[-1])
     for times in range(1, 5):
         chosen.click()
-        expect(chosen).to_contain_text(f"chosen {times} time", timeout=PATIENCE)
+        expect(chosen).to_contain_text(f"chosen {times} time")
     after = _titles(page)
     assert after.index(before[-1]) < len(before) - 1, "the chosen movie did not rise"
     page.fill("#query", OTHER_WORDS)
     page.press("#query", "Enter")
     risen = page.locator("#kinrank .hit", has_text=before[-1])
-    expect(risen).to_contain_text(f"judged right for {QUERY}", timeout=PATIENCE)
+    expect(risen).to_contain_text(f"judged right for {QUERY}")
     page.fill("#query", QUERY)
     page.press("#query", "Enter")
-    expect(page.locator("#kinrank .hit.chosen")).to_have_count(1, timeout=PATIENCE)
+    expect(page.locator("#kinrank .hit.chosen")).to_have_count(1)
     page.click("#forget")
-    expect(page.locator("#kinrank .title")).to_have_text(before, timeout=PATIENCE)
+    expect(page.locator("#kinrank .title")).to_have_text(before)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the screen"
     assert errors == []
-    context.close()
+    page.context.close()
     return before, after
 
 

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.output_checker import TolerantChecker
+from tests.docs.warm import SHOWN
+from tests.serve.servers import free_port
 
 NOT_RUN = "<!-- not run -->"
 NUMBERS_VARY = "<!-- numbers vary -->"
@@ -51,13 +53,20 @@ def blocks_of(text: str) -> list[Block]:
     return found
 
 
-def run_document(file: Path, folder: Path) -> None:
-    """Run all blocks of a document. The current directory must be `folder`."""
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks_of(file.read_text()):
+def run_document(file: Path, folder: Path, programs: Path | None = None) -> None:
+    """Run all blocks of a document. The current directory must be `folder`.
+
+    `programs` is a folder of programs to use. Servers get other ports and deadlines than those printed, so that other
+    pages and a busy machine do not matter.
+    """
+    text, namespace = file.read_text(), {"__name__": "__main__"}
+    for port in set(re.findall(r"--port (\d+)", text)):
+        text = text.replace(port, str(free_port()))
+    text = re.sub(r"--deadline \d+", "--deadline 60000", text)
+    for block in blocks_of(text):
         where = f"{file.name}, line {block.line}"
         if block.language == "console":
-            _run_console(block, where, folder)
+            _run_console(block, where, folder, programs)
         elif block.source.lstrip().startswith(">>>"):
             _run_doctest(block, where, namespace)
         else:
@@ -82,13 +91,18 @@ def commands_of(source: str) -> list[tuple[str, str]]:
     return commands
 
 
-def _run_console(block: Block, where: str, folder: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def environment(programs: Path | None) -> dict[str, str]:
+    """Return the environment of commands: programs of a folder come first, then those installed with the package."""
+    folders = [*([] if programs is None else [programs]), Path(sys.executable).parent, os.environ["PATH"]]
+    return {**os.environ, **SHOWN, "PATH": os.pathsep.join(map(str, folders))}
+
+
+def _run_console(block: Block, where: str, folder: Path, programs: Path | None) -> None:
     for command, shown in commands_of(block.source):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=folder,
-            env={**os.environ, "PATH": path, "COLUMNS": "120", "NO_COLOR": "1"},
+            env=environment(programs),
             capture_output=True,
             text=True,
         )

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.docs.document_blocks import blocks_of, commands_of, run_document
+from tests.docs.document_blocks import blocks_of, commands_of, environment, run_document
 
 
 @pytest.fixture
@@ -100,3 +101,17 @@ def test_commands_continue_after_a_backslash():
 def test_output_without_a_command_raises():
     with pytest.raises(AssertionError, match="a command starts with"):
         commands_of("kinrank train\n")
+
+
+def test_warm_program_does_what_the_program_does(tmp_path: Path, warm: Path):
+    commands = "kinrank rank no-such-model test", "kinrank train --list | head -2; echo ${PIPESTATUS[0]}", "kinrank -v"
+    for command in commands:
+        cold, same = (
+            subprocess.run(
+                ["bash", "-c", command], cwd=tmp_path, env=environment(programs), capture_output=True, text=True
+            )
+            for programs in (None, warm)
+        )
+        assert same.stdout == cold.stdout
+        assert same.stderr == cold.stderr
+        assert same.returncode == cold.returncode

@@ -30,10 +30,10 @@ def test_readme_has_code_that_runs():
 
 @pytest.mark.parametrize("file", [with_marks(file) for file in WITH_CODE])
 def test_code_of_document_runs(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    file: Path, tmp_path: Path, warm: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KINRANK_CHECKOUT", str(ROOT))
     if request.node.get_closest_marker("data"):
         monkeypatch.setenv("KINRANK_DATA", str(request.getfixturevalue("data_dir")))
-    run_document(file, tmp_path)
+    run_document(file, tmp_path, warm)

@@ -10,11 +10,14 @@ from tests.docs.notebooks import check_notebook, titles_of
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))
 
 
-NEED = {"3-tool-router.ipynb": pytest.mark.data("real/metatool")}
+NEED = {
+    "3-tool-router.ipynb": pytest.mark.data("real/metatool"),
+    "4-when-knn-wins.ipynb": pytest.mark.data("letor/MQ2008", "text/msrd"),
+}
 
 
 def test_there_are_notebooks():
-    assert len(NOTEBOOKS) == 3
+    assert len(NOTEBOOKS) == 4
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=[file.name for file in NOTEBOOKS])

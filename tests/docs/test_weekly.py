@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
@@ -18,7 +16,7 @@ import numpy as np
 import pytest
 
 from kinrank.registry import import_extra
-from tests.docs.document_blocks import blocks_of, commands_of
+from tests.docs.document_blocks import blocks_of, commands_of, environment
 from tests.engines.stub import serve
 
 PAGE = Path(__file__).parents[2] / "docs" / "weekly.md"
@@ -151,11 +149,13 @@ def write_log(folder: Path, first: int, days: int, seed: int) -> None:
 
 def write_lists(folder: Path) -> None:
     rng = np.random.default_rng(3)
-    lists = [
-        {"ids": ["a", "b"], "teams": ["new", "current"], "clicked": ["a" if rng.random() < 0.7 else "b"]}
-        for _ in range(400)
+    rows = [
+        f"boat,s{number},d{rank},{rank},{int(rank == 1 and rng.random() < chosen)},{version}"
+        for number in range(800)
+        for version, chosen in [(("old", 0.3), ("new", 0.7))[number % 2]]
+        for rank in (1, 2)
     ]
-    (folder / "lists.ndjson").write_text("".join(json.dumps(each) + "\n" for each in lists))
+    (folder / "lists.csv").write_text("\n".join(["query,session,document,rank,clicked,version", *rows]))
 
 
 @pytest.fixture
@@ -165,10 +165,9 @@ def shop() -> Iterator[str]:
         yield f"elasticsearch+{address}/shop"
 
 
-def run(command: str, folder: Path) -> str:
+def run(command: str, folder: Path, programs: Path) -> str:
     """Run a command as a user would; return what it printed."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}
+    env = environment(programs)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command], cwd=folder, env=env, capture_output=True, text=True, timeout=300
     )
@@ -184,16 +183,20 @@ def printed_commands() -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_weekly_routine_runs_as_printed(tmp_path: Path, shop: str) -> None:
+def test_the_weekly_routine_runs_as_printed(tmp_path: Path, shop: str, warm: Path) -> None:
     commands = printed_commands()
     assert len(commands) >= 9
     (tmp_path / "features.toml").write_text(FEATURES)
-    ours = {"opensearch+http://localhost:9200/shop": shop, "s3://bucket/models": "models"}
+    ours = {
+        "opensearch+http://localhost:9200/shop": shop,
+        "s3://bucket/models": "models",
+        "s3://bucket/canary": "canary",
+    }
 
     def typed(command: str) -> str:
         for shown, here in ours.items():
             command = command.replace(shown, here)
-        return run(command, tmp_path)
+        return run(command, tmp_path, warm)
 
     # The week before: the same commands made the model that is in service now, version 2.
     write_log(tmp_path, 0, 7, seed=1)
@@ -214,7 +217,7 @@ def test_the_weekly_routine_runs_as_printed(tmp_path: Path, shop: str) -> None:
     [compared] = [text for command, text in said.items() if " compare " in command]
     assert "./current" in compared
     assert "./model" in compared
-    [chosen] = [text for command, text in said.items() if "--interleaved" in command]
-    assert "new is better" in chosen
-    rows = json.loads(run("kinrank admin models models --json", tmp_path))
-    assert [row["in_use"] for row in rows] == [[], [], ["current"]]
+    [chosen] = [text for command, text in said.items() if "--compare version" in command]
+    assert "old is worse in clicks per search" in chosen
+    rows = json.loads(run("kinrank admin models models --json", tmp_path, warm))
+    assert [row["in_use"] for row in rows] == [False, False, True]

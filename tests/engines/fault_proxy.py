@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -11,20 +13,24 @@ from typing import Any
 from urllib.error import HTTPError
 
 from tests.engines.stub import serve
+from tests.processes import PATIENCE
 
 DROP_CONNECTION = 0
 
 Fault = int | threading.Event | None
-"""A status to respond with, `DROP_CONNECTION`, an event to wait for before passing the request on, or no fault."""
+"""A status to respond with, `DROP_CONNECTION`, no fault, or an event to wait for before the request is passed on.
+
+If the client is gone by then, its request is not passed on.
+"""
 
 FaultPlan = Callable[[int], Fault]
-"""Returns the fault of a search by its number, counted from 0."""
+"""Returns the fault of a request by its number, counted from 0."""
 
 
 @contextmanager
-def faulty_proxy(target: str, plan: FaultPlan) -> Iterator[str]:
-    """Run a proxy to `target` and yield its address. Only searches are affected by the plan."""
-    searches = 0
+def faulty_proxy(target: str, plan: FaultPlan, path: str = "search") -> Iterator[str]:
+    """Run a proxy to `target` and yield its address. Only requests with this in their path are affected by the plan."""
+    requests = 0
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -32,10 +38,12 @@ def faulty_proxy(target: str, plan: FaultPlan) -> Iterator[str]:
 
         def do_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            if "search" in self.path:
+            if path in self.path:
                 fault = self.next_fault()
                 if isinstance(fault, threading.Event):
-                    fault.wait()
+                    if not fault.wait(PATIENCE) or self.is_left():
+                        self.close_connection = True
+                        return
                 elif fault == DROP_CONNECTION:
                     self.close_connection = True
                     return
@@ -51,10 +59,14 @@ def faulty_proxy(target: str, plan: FaultPlan) -> Iterator[str]:
                 self.respond(error.code, error.read(), dict(error.headers))
 
         def next_fault(self) -> Fault:
-            nonlocal searches
+            nonlocal requests
             with lock:
-                number, searches = searches, searches + 1
+                number, requests = requests, requests + 1
             return plan(number)
+
+        def is_left(self) -> bool:
+            readable, _, _ = select.select([self.connection], [], [], 0)
+            return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
 
         def respond(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             kept = {"content-type": "application/json", "x-elastic-product": "Elasticsearch"}

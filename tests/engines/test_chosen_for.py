@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,9 @@ from kinrank.engines.chosen_for import FOLDS, Choice, TextLimits, fold_of, store
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.errors import EngineRefusedError, ParameterError
 from tests.engines.conftest import OpenEngine
+from tests.engines.fault_proxy import faulty_proxy
 from tests.engines.servers import ADDRESSES
-from tests.processes import wait_until
+from tests.processes import PATIENCE
 
 FEATURES = """
 [search]
@@ -167,22 +167,28 @@ def test_a_killed_run_is_finished_by_the_next(open_engine: OpenEngine, tmp_path:
     (tmp_path / "judged.tsv").write_text("\n".join(["qid\tquery\tdoc_id\ty", *lines]) + "\n")
     address = f"{os.environ.get('KINRANK_ELASTICSEARCH', ADDRESSES['elasticsearch'])}/{engine.index_name}"
     code = "from kinrank.cli import main; main()"
-    command = [sys.executable, "-c", code, "admin", "index", str(tmp_path / "judged.tsv"), address]
+    words = [sys.executable, "-c", code, "admin", "index", str(tmp_path / "judged.tsv")]
+    command = [*words, address]
 
     def n_written() -> int:
         engine._send("POST", f"/{engine.index_name}/_refresh", {}, None, 60.0)
         exists = {"query": {"exists": {"field": "chosen_for"}}}
         return int(engine._send("POST", f"/{engine.index_name}/_count", {}, exists, 60.0)["count"])
 
-    def written_so_far() -> int:
-        time.sleep(0.2)
-        return n_written()
+    killed, held = threading.Event(), threading.Event()
 
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    wait_until(lambda: process.poll() is not None or written_so_far() > 0)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    wait_until(lambda: n_written() == written_so_far())  # the engine finishes what it was sent
+    def third_waits(number: int) -> threading.Event | None:
+        if number < 2:
+            return None
+        held.set()
+        return killed
+
+    with faulty_proxy(engine.hosts[0], third_waits, "_bulk") as url:
+        process = subprocess.Popen([*words, f"elasticsearch+{url}/{engine.index_name}"], stderr=subprocess.DEVNULL)
+        assert held.wait(PATIENCE)
+        process.kill()
+        process.wait()
+        killed.set()
     before = n_written()
     assert 0 < before < n
     done = subprocess.run(command, capture_output=True, text=True, check=True)

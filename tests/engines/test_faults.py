@@ -24,6 +24,7 @@ from kinrank.errors import (
 from tests.engines.conftest import OpenEngine, index_body
 from tests.engines.engine_sample import FEATURES, QUERY, VECTOR, sample_documents
 from tests.engines.fault_proxy import DROP_CONNECTION, faulty_proxy
+from tests.processes import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -38,7 +39,7 @@ def engine(engine_name: str, open_engine: OpenEngine) -> LuceneEngine:
 
 
 def through_proxy(engine: LuceneEngine, url: str) -> Engine:
-    return connect(f"{engine.name}+{url}/{engine.index_name}", FeatureSet.parse(FEATURES), timeout=60.0)
+    return connect(f"{engine.name}+{url}/{engine.index_name}", FeatureSet.parse(FEATURES), timeout=PATIENCE)
 
 
 def judgments(n_queries: int = 12) -> QuerySet:
@@ -55,9 +56,9 @@ def judgments(n_queries: int = 12) -> QuerySet:
     )
 
 
-def log(engine: Engine, out: Path, retry_for: float = 30.0) -> tuple[LogCounts, int]:
+def log(engine: Engine, out: Path, retry_for: float = PATIENCE, timeout: float = PATIENCE) -> tuple[LogCounts, int]:
     pool = RetryingPool(3, retry_for=retry_for, first_pause=0.01)
-    counts = ResumableLog(out, judgments(), FeatureLogger(engine, candidates="judged", timeout=5.0)).write(
+    counts = ResumableLog(out, judgments(), FeatureLogger(engine, candidates="judged", timeout=timeout)).write(
         pool, lambda _: None
     )
     return counts, pool.retries
@@ -88,7 +89,7 @@ def test_log_retries_after_timeout(engine: LuceneEngine, tmp_path: Path):
     release = threading.Event()
     third_waits = lambda number: release if number == 2 else None  # noqa: E731
     with faulty_proxy(engine.hosts[0], third_waits) as url, through_proxy(engine, url) as slow:
-        counts, retries = log(slow, tmp_path / "slow.parquet")
+        counts, retries = log(slow, tmp_path / "slow.parquet", timeout=2.0)
     release.set()
     assert counts.queries == 12
     assert retries >= 1

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -17,9 +17,10 @@ from kinrank.engines._logger import IndexDownload
 from kinrank.engines.base import RetryingPool
 from kinrank.errors import EngineBusyError, EngineRefusedError, JobError, ParameterError
 from tests.engines.conftest import OpenEngine
+from tests.engines.fault_proxy import faulty_proxy
 from tests.engines.servers import ADDRESSES
 from tests.engines.toy import ToyEngine
-from tests.processes import wait_until
+from tests.processes import PATIENCE
 
 DOCUMENTS = [{"timestamp": f"2026-10-{day:02}T0{hour}:00:00Z", "n": hour} for day in (1, 2, 4) for hour in range(3)]
 
@@ -114,10 +115,22 @@ def test_ubi_indexes_are_read_killed_and_resumed(
     command = [Path(sys.executable).parent / "kinrank", "clicks", address, "--model", "none", "--out"]
     subprocess.run([*command, tmp_path / "whole.parquet"], check=True, capture_output=True)
     parts = tmp_path / "killed.parquet.ubi_queries"
-    process = subprocess.Popen([*command, tmp_path / "killed.parquet"])
-    wait_until(lambda: len(list(parts.glob("*.ndjson"))) >= 2 or process.poll() is not None)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    killed, held = threading.Event(), threading.Event()
+
+    def after_two_parts_wait(_: int) -> threading.Event | None:
+        if len(list(parts.glob("*.ndjson"))) < 2:
+            return None
+        held.set()
+        return killed
+
+    host, _, port = address.partition("://")[2].rpartition(":")
+    with faulty_proxy(f"http://{host}:{port}", after_two_parts_wait) as url:
+        there = f"{engine_name}+{url}"
+        process = subprocess.Popen([*command[:2], there, *command[3:], tmp_path / "killed.parquet"])
+        assert held.wait(PATIENCE)
+        process.kill()
+        process.wait()
+        killed.set()
     assert not (tmp_path / "killed.parquet").exists()
     assert list(parts.glob("*.ndjson"))
     subprocess.run([*command, tmp_path / "killed.parquet"], check=True, capture_output=True)

@@ -20,6 +20,7 @@ ADDRESS = "elasticsearch+http://127.0.0.1:9200,127.0.0.1:9201,127.0.0.1:9202"
 
 @pytest.mark.engine
 @pytest.mark.slow
+@pytest.mark.thorough  # takes a minute, and three nodes
 def test_log_is_complete_and_searches_succeed_while_a_node_is_killed():
     with connect(f"{ADDRESS}/none") as engine:
         cluster = engine._send("GET", "/_cluster/health", {}, None, 10.0)  # type: ignore[attr-defined]

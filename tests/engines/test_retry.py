@@ -10,7 +10,7 @@ import pytest
 from kinrank.engines import base
 from kinrank.engines.base import ConcurrencyLimit, RetryingPool
 from kinrank.errors import EngineBusyError, EngineRefusedError, ParameterError
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 
 FOREVER = 1e6
 """A pause in seconds that ends only by interruption."""
@@ -21,7 +21,7 @@ def test_results_keep_the_order_of_the_items():
 
     def first_is_last(x: int) -> int:
         if x == 0:
-            others_done.wait()
+            assert others_done.wait(PATIENCE)
         if x == 3:
             others_done.set()
         return x
@@ -32,7 +32,7 @@ def test_results_keep_the_order_of_the_items():
 def test_map_limits_concurrency_and_consumes_few_items_ahead():
     in_flight, most, consumed = 0, 0, 0
     lock = threading.Lock()
-    three_at_once = threading.Barrier(3)
+    three_at_once = threading.Barrier(3, timeout=PATIENCE)
 
     def items() -> Iterator[int]:
         nonlocal consumed
@@ -58,7 +58,7 @@ def test_map_limits_concurrency_and_consumes_few_items_ahead():
 def test_busy_engine_gets_fewer_requests_at_a_time():
     in_flight, concurrency = 0, []
     lock = threading.Lock()
-    four_at_once = threading.Barrier(4)
+    four_at_once = threading.Barrier(4, timeout=PATIENCE)
     limits = []
 
     def call(x: int) -> int:
@@ -115,9 +115,9 @@ def test_requests_waiting_for_a_slot_are_not_sent_after_an_error(monkeypatch: py
     def call(x: int) -> int:
         called.append(x)
         if len(called) == 1:
-            all_submitted.wait()
+            assert all_submitted.wait(PATIENCE)
             raise EngineRefusedError("no such field")
-        ending.wait()
+        assert ending.wait(PATIENCE)
         return x
 
     monkeypatch.setattr(base, "ThreadPoolExecutor", Executor)

@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 
-from kinrank.checks import learner_checks
-from kinrank.checks.learners import LearnerCheck
+from kinrank.checks import LearnerCheck, learner_checks
 from kinrank.learn import LEARNERS, make_learner
 from kinrank.learn.base import Learner
 from kinrank.learn.ranksvm import RankSVM

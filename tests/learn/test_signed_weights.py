@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from kinrank import ClusterRanker, KnnRanker, QueryClassRanker, QuerySet, SingleRanker, choose_neighbors, load
-from kinrank.checks import learner_checks
-from kinrank.checks.learners import LearnerCheck, check_prior_is_the_limit_of_penalty
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import LearnerCheck, check_prior_is_the_limit_of_penalty, learner_checks, linear_queries
 from kinrank.datasets import make_intents
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics
+from reproduction.knn import uniform_knn
 
 NONNEGATIVE = RankRLS(nonnegative=True)
 
@@ -84,9 +83,7 @@ def test_unknown_features_and_bad_signs_raise() -> None:
 
 def test_all_neighbors_give_the_global_weights_for_any_prior_strength(intents: QuerySet) -> None:
     single = SingleRanker(NONNEGATIVE).fit(intents).weights(intents)
-    everyone = KnnRanker.as_published(len(intents), learner=NONNEGATIVE, prior="global", prior_strength=3.0).fit(
-        intents
-    )
+    everyone = uniform_knn(len(intents), learner=NONNEGATIVE, prior="global", prior_strength=3.0).fit(intents)
     np.testing.assert_allclose(everyone.weights(intents), single, atol=1e-9)
 
 

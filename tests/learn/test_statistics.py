@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kinrank import QuerySet, folder
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import linear_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.base import pair_weights
 from kinrank.learn.lambdamart import LambdaMART

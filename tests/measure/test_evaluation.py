@@ -6,7 +6,7 @@ import pytest
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.measure import AP, NDCG, RR, P, evaluate
-from kinrank.measure import evaluation as module
+from kinrank.measure import base as module
 
 
 @pytest.fixture

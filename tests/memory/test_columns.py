@@ -7,10 +7,10 @@ import pytest
 
 from kinrank import QuerySet
 from kinrank.errors import DataError
+from kinrank.kin.families import families_of
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG, compare_paired
-from kinrank.memory.columns import N_FOLDS, PARTS, QueryMemory, column_names
-from kinrank.memory.kin import families_of
+from kinrank.memory.columns import CHOSEN_MEANING, MEANING, N_FOLDS, PARTS, QueryMemory, column_names
 
 
 def judged(texts: list[str], documents: list[list[str]], grades: list[list[float]], **columns: list[str]) -> QuerySet:
@@ -100,6 +100,39 @@ def test_take_and_join_restore_all(known: QuerySet):
     np.testing.assert_array_equal(parts[0].joined(others).columns(known), memory.columns(known))
 
 
+def test_learning_one_by_one_equals_a_memory_made_of_the_same_queries():
+    rng = np.random.default_rng(4)
+    words = ["toy", "story", "frozen", "heat", "alien", "cast", "trailer", "part"]
+    queries = judged(
+        [f"{' '.join(rng.choice(words, 3))} {rng.integers(30)}" for _ in range(700)],
+        [[f"d{n}" for n in [*rng.choice(40, 2, False), *40 + rng.choice(4000, 3, False)]] for _ in range(700)],
+        [rng.integers(0, 3, 5).tolist() for _ in range(700)],
+        site=[f"s{n}" for n in rng.integers(0, 9, 3500)],
+    )
+    fitted, asked = QueryMemory.of(queries[:500], ["site"]), queries[650:]
+    one_by_one, kept = fitted, np.ones(600, dtype=np.bool_)
+    before = fitted.columns(asked)
+    for number in range(500, 600):
+        one_by_one = one_by_one.joined(fitted.of_others(queries[number]))
+        if number % 3 == 0:
+            place = int(rng.choice(np.flatnonzero(kept[: number + 1])))
+            kept[place] = False
+            one_by_one = one_by_one.without(np.array([place]))
+    assert len(one_by_one.sums) > 1
+    others = fitted.of_others(queries[500:600][np.flatnonzero(kept[500:])])
+    joined = fitted.take(kept[:500]).joined(others)
+    at_once = joined.take(np.arange(len(joined)))
+    np.testing.assert_array_equal(one_by_one.columns(asked), at_once.columns(asked))
+    restored = QueryMemory.from_state(one_by_one.get_state())
+    np.testing.assert_array_equal(restored.columns(asked), at_once.columns(asked))
+    gone = set(queries.query_columns["text"][:600][~kept].tolist()) - set(restored.texts.tolist())
+    assert gone
+    assert not any(text in gone for text in restored.texts.tolist())
+    np.testing.assert_array_equal(fitted.columns(asked), before)
+    nothing = one_by_one.without(np.flatnonzero(kept))
+    assert not nothing.columns(asked).any()
+
+
 def test_state_restores_all(known: QuerySet):
     memory = QueryMemory.of(known, ["site"])
     restored = QueryMemory.from_state(memory.get_state())
@@ -177,3 +210,75 @@ def test_null_runs_reject_as_often_as_they_should():
         found = compare_paired(first, second, groups=families_of(world.query_columns["text"]))
         rejected += found.p < 0.05
     assert 2 <= rejected <= 20
+
+
+# --- kin by meaning ---------------------------------------------------------------------------------------------------
+
+
+def with_vectors(queries: QuerySet, seed: int = 0) -> QuerySet:
+    """Return queries with vectors in no relation to their letters; the first has none."""
+    vectors = np.random.default_rng(seed).normal(size=(len(queries), 6)).astype(np.float32)
+    vectors[0] = 0.0
+    return queries.replace(query_columns={**queries.query_columns, "vector": vectors})
+
+
+def test_columns_of_meaning_are_those_of_the_formula():
+    rng = np.random.default_rng(0)
+    documents = [rng.choice(30, 8, replace=False).astype(str).tolist() for _ in range(90)]
+    grades = rng.integers(0, 3, (90, 8)) / 2
+    queries = with_vectors(judged([f"q{i}" for i in range(90)], documents, grades.tolist(), site=["x", "y"] * 360))
+    known, asked = queries[:80], queries[80:]
+    memory = QueryMemory.of(known, ["site"], best=1.0, meaning=True)
+    found = memory.columns(asked)[:, [memory.names.index(name) for name in (*MEANING, CHOSEN_MEANING)]]
+    unit = [
+        part.query_columns["vector"]
+        / np.maximum(np.linalg.norm(part.query_columns["vector"], axis=1, keepdims=True), 1e-9)
+        for part in (known, asked)
+    ]
+    good, amount = np.zeros((80, 30)), np.zeros((80, 30))
+    places = known.query_of_row, known.doc_id.astype(int)
+    good[places], amount[places] = known.grades, 1
+    mean = good.T @ unit[0]
+    mean /= np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-9)
+    for query, own in enumerate(asked):
+        cosine = unit[0] @ unit[1][query]
+        near = np.argsort(-cosine)[:50]
+        w = np.maximum(cosine[near], 0)[:, None]
+        document = own.doc_id.astype(int)
+        of_kin, all_of_kin = good[near][:, document] * (w > 0), amount[near][:, document] * (w > 0)
+        expected = [
+            (w**2 * of_kin).sum(0),
+            (w**2 * of_kin).sum(0) / ((w**2 * all_of_kin).sum(0) + 0.05),
+            of_kin.sum(0),
+            (w * of_kin).max(0),
+            (w * (all_of_kin - of_kin)).max(0),
+            mean[document] @ unit[1][query],
+        ]
+        np.testing.assert_allclose(found[8 * query : 8 * query + 8], np.array(expected).T, atol=1e-5)
+
+
+def test_memory_by_meaning_is_kept_taken_and_joined(known: QuerySet):
+    queries = with_vectors(known)
+    memory = QueryMemory.of(queries, ["site"], meaning=True)
+    assert memory.names[: len(column_names(["site"]))] == column_names(["site"])
+    assert len(memory.names) == len(column_names(["site"])) + 6 + 5
+    columns = memory.columns(queries)
+    assert columns[:, len(column_names(["site"])) :].any()
+    assert not columns[:2, len(column_names(["site"])) :].any()  # of a query about which nothing is known
+    np.testing.assert_array_equal(QueryMemory.from_state(memory.get_state()).columns(queries), columns)
+    joined = memory.take(np.arange(4) < 2).joined(memory.of_others(queries[2:]))
+    np.testing.assert_allclose(joined.columns(queries), columns, atol=1e-6)
+    fold = np.array([0, 1, 0, 1])
+    found = memory.cross_fitted(fold, queries)
+    for number in (0, 1):
+        others, rows = memory.take(fold != number), np.repeat(fold == number, known.sizes)
+        np.testing.assert_allclose(found[rows], others.columns(queries[fold == number]), atol=1e-6)
+
+
+def test_vectors_of_another_width_are_refused(known: QuerySet):
+    memory = QueryMemory.of(with_vectors(known), meaning=True)
+    other = known.replace(query_columns={**known.query_columns, "vector": np.ones((4, 3), dtype=np.float32)})
+    with pytest.raises(DataError, match="vectors of 6 numbers, and these have 3"):
+        memory.columns(other)
+    with pytest.raises(DataError, match="pass query_vectors"):
+        memory.columns(known)

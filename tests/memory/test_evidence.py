@@ -136,7 +136,7 @@ def test_a_changed_folder_is_refused(tmp_path: Path):
     collect([("alien", "d1", 0, 2)]).save(tmp_path / "evidence")
     with pytest.raises(ForeignFolderError, match="holds 'evidence', expected 'queries'"):
         QuerySet.open(tmp_path / "evidence")
-    file = tmp_path / "evidence" / "looks.npy"
+    [file] = (tmp_path / "evidence").rglob("looks.npy")
     file.write_bytes(file.read_bytes()[:-1] + b"\1")
     with pytest.raises(DamagedFolderError, match=r"looks\.npy has changed"):
         Evidence.open(tmp_path / "evidence", verify=True)

@@ -10,8 +10,8 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import Describer
-from kinrank.neighbors import INDEXES
+from kinrank.kin import Describer
+from kinrank.kin.indexes import INDEXES
 
 EXACT = [name for name in INDEXES if INDEXES[name].recall == 1.0]
 

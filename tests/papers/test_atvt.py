@@ -10,9 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kinrank
 from kinrank import QuerySet
-from kinrank.checks import ranker_checks
-from kinrank.checks.rankers import RankerCheck
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import RankerCheck, linear_queries, ranker_checks
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn._prepare import Preparer
 from kinrank.measure import NDCG
@@ -97,7 +95,7 @@ def test_objective_never_increases_if_both_steps_are_exact(p: Any, penalties: An
 
 @pytest.mark.parametrize("weighted", [True, False])
 def test_line_step_never_increases_the_objective_of_trees(weighted: bool) -> None:
-    ranker = ATVTRanker(FEW_TREES, weighted=weighted, tol=0.0).fit(own_scales()[0])
+    ranker = ATVTRanker(FEW_TREES, weighted=weighted, n_rounds=3, tol=0.0).fit(own_scales()[0])
     after_h, after_line = ranker.objective_[:-1:2], ranker.objective_[1::2]
     assert len(after_line) == 3
     assert np.all(after_line <= after_h)

@@ -13,9 +13,7 @@ from scipy.stats import entropy
 
 import kinrank
 from kinrank import ClusterRanker, QuerySet, SingleRanker
-from kinrank.checks import ranker_checks
-from kinrank.checks.rankers import RankerCheck
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import RankerCheck, linear_queries, ranker_checks
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
@@ -287,7 +285,7 @@ def test_missing_features_are_filled_as_declared(mode: Mode) -> None:
         ({"mode": "best"}, r"mode must be one of 'naive', 'select', 'transform', got 'best'"),
         ({"mode": "select", "reference": None}, "mode='select' needs reference=, the feature"),
         ({"mode": "transform", "reference": None}, "mode='transform' needs reference=, the feature"),
-        ({"reference": "bm25"}, r"reference 'bm25' is not a feature: choose one of"),
+        ({"reference": "bm25"}, r"reference 'bm25' is not a feature: set reference= to"),
         ({"reference": 5}, r"reference must be a column from 0 to"),
         ({"n_clusters": 0}, "n_clusters must be at least 1, got 0"),
         ({"top": 0}, "top must be at least 1, got 0"),

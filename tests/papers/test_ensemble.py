@@ -11,9 +11,7 @@ from sklearn.neighbors import kneighbors_graph
 
 import kinrank
 from kinrank import QuerySet, SingleRanker
-from kinrank.checks import ranker_checks
-from kinrank.checks.rankers import RankerCheck
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import RankerCheck, linear_queries, ranker_checks
 from kinrank.data.letor import read_letor
 from kinrank.errors import DataError, ParameterError
 from kinrank.papers.ensemble import (

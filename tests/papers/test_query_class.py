@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kinrank import QueryClassRanker, QuerySet, SingleRanker
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import linear_queries
 from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError, ParameterError
 

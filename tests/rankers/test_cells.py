@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kinrank
-from kinrank import CellRanker, KnnRanker, QuerySet, SingleRanker, choose_cells, choose_neighbors
-from kinrank.checks.samples import linear_queries
+from kinrank import CellRanker, KnnRanker, QuerySet, SingleRanker, choose_neighbors
+from kinrank.checks import linear_queries
 from kinrank.data.blocks import QuerySetBlocks
 from kinrank.datasets import make_intents, make_two_camps
-from kinrank.describe import Describer
 from kinrank.errors import DataError, ParameterError
+from kinrank.kin import Describer
 from kinrank.learn.rankrls import RankRLS
 from kinrank.parallel import Serial
 from kinrank.rankers.cells import _training as cell_training
@@ -163,16 +163,6 @@ def test_choosing_k_in_one_pass_equals_trying_each_k() -> None:
     for (k, strength), quality in choice.quality.items():
         prior = {"prior": "none"} if strength is None else {"prior": "global", "prior_strength": strength}
         assert quality == pytest.approx(ranker.set_params(n_neighbors=k, **prior).score(test), abs=1e-9)
-
-
-def test_number_of_cells_is_chosen_by_validation() -> None:
-    queries = make_intents(400, 100, n_features=8, n_docs=15, spread=1.0)
-    choice = choose_cells(CellRanker(), queries[:400], queries[400:], [1, 20, 40], [50, 100])
-    assert choice.quality.keys() == {1, 20, 40}
-    assert choice.n_cells in (20, 40)
-    assert choice.ranker.score(queries[400:]) == pytest.approx(max(choice.quality.values()), abs=1e-9)
-    with pytest.raises(ParameterError, match=r"list of whole numbers from 1, got \[\]"):
-        choose_cells(CellRanker(), queries[:400], queries[400:], [], [50])
 
 
 def test_sums_do_not_depend_on_the_split_of_a_block() -> None:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from kinrank import CellRanker, KinRanker, KnnRanker, QueryClassRanker, SingleRanker
-from kinrank.checks import ranker_checks
-from kinrank.checks.samples import linear_queries
-from kinrank.describe import Describer
+from kinrank.checks import linear_queries, ranker_checks
+from kinrank.kin import Describer
 from kinrank.learn import LEARNERS
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import RANKERS, Ranker

@@ -17,8 +17,8 @@ from kinrank.cli.app import app
 from kinrank.errors import EncoderError, ParameterError, StoreError
 from kinrank.folder import write
 from kinrank.measure import NDCG
-from kinrank.memory._posterior import Calibration, Posterior, standing
 from kinrank.memory.evidence import Evidence, Totals
+from kinrank.memory.rate import Calibration, Posterior, standing
 from kinrank.rankers.base import from_record
 from kinrank.rankers.kin._chosen import ChosenPart, WithChoices, _HeldOutScores
 from kinrank.store import VersionStore, read_model, read_model_and_examples
@@ -103,6 +103,23 @@ def test_posterior_is_the_formula():
     assert unseen[:2].tolist() == pytest.approx([0.1, found[1]])
     assert Posterior.from_array(Posterior(half_life=3.0).to_array()) == Posterior(half_life=3.0)
     assert Posterior.from_array(Posterior().to_array()) == Posterior()
+
+
+def test_a_prediction_counts_as_40_looks_at_most():
+    own, p = Totals(np.array([10.0, 10.0]), np.array([5.0, 5.0])), np.array([1e-6, 0.02])
+    found = Posterior(strength=5.0, exponent=1.0, rate=0.3).mean(p, own)  # 5 * .3 / p is 1.5 million, and 75
+    assert found.tolist() == pytest.approx([(5 + 40e-6) / 50, (5 + 40 * 0.02) / 50])
+
+
+def test_a_model_has_no_share_where_people_judged(plain: KinRanker, queries: QuerySet):
+    ranker = plain.copy()
+    asked = queries[80]
+    ranker.add(asked)
+    chosen = ranker.chosen_
+    assert chosen is not None
+    scores = plain.predict(asked)
+    p = chosen.calibration.predict(scores, asked.offsets)
+    np.testing.assert_allclose(chosen.scores(asked, scores), chosen.posterior.mean(p, chosen.totals(asked)), rtol=1e-9)
 
 
 def test_draws_vary_as_the_looks_allow(fitted: KinRanker, queries: QuerySet):
@@ -350,6 +367,35 @@ def test_evidence_of_a_day_to_come_neither_counts_nor_turns_off_live_evidence(tm
 
 
 # --- the ranker to start from -----------------------------------------------------------------------------------------
+
+
+def test_one_row_dated_tomorrow_mutes_no_live_evidence(plain: KinRanker, queries: QuerySet):
+    today = int(time.time() // 86_400)
+    query, documents = queries[:1], queries[:1].doc_id
+    assert documents is not None
+    names = np.repeat(query.qid, 3)
+    folder = Evidence.from_cells(
+        names, documents[[0, 0, 1]], [50.0, 1.0, 50.0], [5.0, 0.0, 5.0], [today - 1, today + 1, 3]
+    )
+    live = Evidence.from_cells(names[:1], documents[[7]], [200.0], [180.0], [today])
+    ranker = KinRanker(evidence=folder, **QUICK).fit(queries[:80]).with_recent(live)
+    assert ranker.chosen_ is not None
+    totals = ranker.chosen_.totals(query)
+    assert totals.looks[7] == 200.0  # live
+    assert totals.looks[0] == 50.0  # without the row of a day that live evidence has
+    assert order_of(ranker, query)[0] == 7
+
+
+def test_a_day_that_is_not_over_in_the_folder_counts_as_live_evidence_has_it(queries: QuerySet):
+    today = int(time.time() // 86_400)
+    query, documents = queries[:1], queries[:1].doc_id
+    assert documents is not None
+    names, days = np.repeat(query.qid, 2), [today - 1, today]
+    folder = Evidence.from_cells(names, documents[[0, 0]], [50.0, 20.0], [5.0, 2.0], days)
+    live = Evidence.from_cells(names, documents[[0, 0]], [10.0, 45.0], [1.0, 4.0], days)
+    ranker = KinRanker(evidence=folder, **QUICK).fit(queries[:80]).with_recent(live)
+    assert ranker.chosen_ is not None
+    assert ranker.chosen_.totals(query).looks[0] == 95.0
 
 
 def test_base_is_a_feature_and_can_rank_alone(queries: QuerySet):

@@ -16,7 +16,7 @@ from kinrank.errors import DataError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
 from kinrank.memory.columns import QueryMemory, column_names
-from kinrank.rankers.kin._parts import PartRecord, choose_memory, columns_of_training
+from kinrank.rankers.kin._parts import PartRecord, choose_memory, columns_of_training, periods_of
 
 TOPICS = [f"{kind} {thing}" for kind in ("red", "old", "tiny", "loud") for thing in ("lamp", "chair", "radio", "clock")]
 EXTRA = ["", "cheap", "buy", "best", "my", "used", "shop", "photo", "review", "price"]
@@ -158,6 +158,18 @@ def test_in_time_only_earlier_queries_are_remembered(queries: QuerySet):
     columns = in_time.memory_.of_training(queries, None, "day", 0)
     assert not columns[: queries.offsets[20]].any()  # of the first day
     assert columns[queries.offsets[-20] :].any()
+
+
+@pytest.mark.parametrize("first_at_once", [0, 118, 119])
+def test_times_of_every_kind_decide_about_memory(queries: QuerySet, first_at_once: int):
+    """One time for each query, all but one at once, and all at once."""
+    time = np.maximum(np.arange(120), first_at_once)
+    asked = queries[:120].replace(query_columns={**queries[:120].query_columns, "asked": time})
+    ranker = KinRanker(time_column="asked", trees=FEW, n_repeats=1).fit(asked)
+    assert (ranker.memory_ is not None) == (first_at_once == 0)
+    parts = np.unique(periods_of(asked, "asked"), return_counts=True)[1]
+    assert len(parts) == {0: 20, 118: 2, 119: 1}[first_at_once]
+    assert np.all(np.diff(periods_of(asked, "asked")) >= 0)
 
 
 def test_settings_are_scikit_learns(ranker: KinRanker, queries: QuerySet):

@@ -12,20 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kinrank
-import kinrank.neighbors
+import kinrank.kin.indexes
 from kinrank import CellRanker, KinRanker, KnnRanker, QueryClassRanker, QuerySet, SingleRanker
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import linear_queries
 from kinrank.datasets import make_intents, make_two_camps
-from kinrank.describe import Describer
 from kinrank.errors import DataError, ParameterError
+from kinrank.kin import Describer
+from kinrank.kin.indexes import INDEXES
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
-from kinrank.neighbors import INDEXES
 from kinrank.rankers import Ranker
 from kinrank.rankers._local.choose import choose_neighbors
-from kinrank.rankers.knn.ranker import Mode
+from kinrank.rankers.knn import Mode
 from reproduction.bounds import change_ratio, loss_difference_bound
+from reproduction.knn import uniform_knn
 
 MODES: list[Mode] = ["online", "offline-1", "offline-2"]
 TIGHT = RankSVM(tol=1e-10)
@@ -41,7 +42,7 @@ def train_and_test() -> tuple[QuerySet, QuerySet]:
 def test_all_neighbors_equal_single(mode: Mode, learner: RankRLS | RankSVM, prior: str) -> None:
     train, test = train_and_test()
     single = SingleRanker(learner).fit(train)
-    local = KnnRanker.as_published(len(train), mode=mode, learner=learner, prior=prior).fit(train)
+    local = uniform_knn(len(train), mode=mode, learner=learner, prior=prior).fit(train)
     np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
     np.testing.assert_allclose(local.weights(test), single.weights(test), atol=1e-6)
 
@@ -59,12 +60,12 @@ def test_local_trees_rank_two_camps_almost_perfectly() -> None:
     # Trees score in steps, so a few documents with close values stay tied.
     camps = make_two_camps(n_queries=60, seed=0)
     learner = LambdaMART(n_trees=20, min_rows_in_leaf=5)
-    assert KnnRanker.as_published(12, learner=learner).fit(camps[:40]).score(camps[40:]) > 0.98
+    assert uniform_knn(12, learner=learner).fit(camps[:40]).score(camps[40:]) > 0.98
 
 
 def test_huge_radius_equals_single() -> None:
     train, test = train_and_test()
-    single, local = SingleRanker("rankrls").fit(train), KnnRanker.as_published(radius=1e6).fit(train)
+    single, local = SingleRanker("rankrls").fit(train), uniform_knn(radius=1e6).fit(train)
     np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
 
 
@@ -152,7 +153,7 @@ def test_adding_known_or_removing_unknown_queries_raises() -> None:
 def test_offline_1_uses_the_model_that_shares_most_pairs(seed: int, k: int) -> None:
     # Eq. 1 by brute force, with sets of pairs.
     train, test = linear_queries(15, seed=seed), linear_queries(5, seed=seed + 1)
-    ranker = KnnRanker.as_published(k, mode="offline-1").fit(train)
+    ranker = uniform_knn(k, mode="offline-1").fit(train)
     assert ranker.offline_ is not None
     points = ranker.points(test)
     pairs = [
@@ -178,7 +179,7 @@ def test_offline_2_uses_the_model_of_the_nearest_query() -> None:
 
 def test_local_model_is_learned_from_the_neighbors() -> None:
     train, test = train_and_test()
-    ranker = KnnRanker.as_published(9).fit(train)
+    ranker = uniform_knn(9).fit(train)
     prepared = ranker.preparer_.apply(train)
     for query in test:
         near = ranker.model_.index.query(ranker.points(query), 9)[1][0]
@@ -188,7 +189,7 @@ def test_local_model_is_learned_from_the_neighbors() -> None:
 
 def test_kernel_changes_the_scores() -> None:
     train, test = train_and_test()
-    uniform = KnnRanker.as_published(30).fit(train)
+    uniform = uniform_knn(30).fit(train)
     kernel = KnnRanker(30, neighbor_weights="gaussian").fit(train)
     assert np.abs(uniform.predict(test) - kernel.predict(test)).max() > 1e-3
 
@@ -276,7 +277,7 @@ def test_explanation_names_neighbors_and_weights() -> None:
 def test_offline_models_are_saved_and_loaded(tmp_path: Path) -> None:
     train, test = train_and_test()
     for learner in ("rankrls", LambdaMART(n_trees=2)):
-        ranker = KnnRanker.as_published(7, mode="offline-1", learner=learner).fit(train[:12])
+        ranker = uniform_knn(7, mode="offline-1", learner=learner).fit(train[:12])
         ranker.save(tmp_path / "model")
         np.testing.assert_array_equal(kinrank.load(tmp_path / "model").predict(test), ranker.predict(test))
 
@@ -336,13 +337,13 @@ def test_query_far_from_all_others_is_ranked_globally(mode: Mode) -> None:
 def test_query_whose_neighbors_have_no_pairs_is_ranked_globally(mode: Mode) -> None:
     train, test = train_and_test()
     flat = train.replace(y=np.where(train.query_of_row < 40, 1.0, train.grades).astype(np.float32))
-    ranker = KnnRanker.as_published(1, mode=mode).fit(flat)
+    ranker = uniform_knn(1, mode=mode).fit(flat)
     weights = ranker.weights(test)
     assert np.all(np.abs(weights).sum(axis=1) > 0)
     single = SingleRanker("rankrls").fit(flat).weights(test)
     assert np.isclose(weights, single).all(axis=1).any()
-    choice = choose_neighbors(KnnRanker.as_published(1).fit(flat), test, [1])
-    assert choice.quality[1, None] == pytest.approx(KnnRanker.as_published(1).fit(flat).score(test), abs=1e-9)
+    choice = choose_neighbors(uniform_knn(1).fit(flat), test, [1])
+    assert choice.quality[1, None] == pytest.approx(uniform_knn(1).fit(flat).score(test), abs=1e-9)
 
 
 def test_mode_can_change_after_fit_if_the_models_exist() -> None:
@@ -424,10 +425,10 @@ def test_automatically_chosen_index_is_restored(
 ) -> None:
     # "auto" may choose differently now, because FAISS was installed or queries were added.
     train, test = train_and_test()
-    monkeypatch.setattr(kinrank.neighbors, "choose_index", lambda *_: first)
+    monkeypatch.setattr(kinrank.kin.indexes, "choose_index", lambda *_: first)
     ranker = KnnRanker(7).fit(train)
     ranker.save(tmp_path / "model")
-    monkeypatch.setattr(kinrank.neighbors, "choose_index", lambda *_: then)
+    monkeypatch.setattr(kinrank.kin.indexes, "choose_index", lambda *_: then)
     for other in (ranker.copy(), kinrank.load(tmp_path / "model")):
         assert isinstance(other, KnnRanker)
         assert type(other.model_.index) is INDEXES[first]
@@ -436,7 +437,7 @@ def test_automatically_chosen_index_is_restored(
 
 def test_automatic_faiss_index_is_exact_if_faiss_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train, test = train_and_test()
-    monkeypatch.setattr(kinrank.neighbors, "choose_index", lambda *_: "faiss-ivf")
+    monkeypatch.setattr(kinrank.kin.indexes, "choose_index", lambda *_: "faiss-ivf")
     KnnRanker(7).fit(train).save(tmp_path / "model")
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "faiss", None)

@@ -9,8 +9,8 @@ import pytest
 
 import kinrank
 from kinrank import KnnRanker
-from kinrank.describe.encoders._pretrained import SentenceTransformersEncoder
 from kinrank.errors import DamagedFolderError, EncoderError
+from kinrank.kin.encoders._pretrained import SentenceTransformersEncoder
 from kinrank.serve import Service, Settings
 from kinrank.store import VersionStore
 from tests.rankers.test_texts import Camps, camps_by_text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, load
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import linear_queries
 from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError
 from kinrank.rankers import RANKERS, Ranker

@@ -9,7 +9,7 @@ import pytest
 
 import kinrank
 from kinrank import KnnRanker, QuerySet, SingleRanker
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import linear_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn._prepare import Preparer
 from kinrank.rankers import RANKERS

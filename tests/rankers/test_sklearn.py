@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kinrank import KinRanker, SingleRanker
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import linear_queries
 from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError, MissingExtraError
 from kinrank.learn.rankrls import RankRLS

@@ -9,7 +9,7 @@ import pytest
 
 import kinrank
 from kinrank import SingleRanker, folder
-from kinrank.checks.samples import linear_queries
+from kinrank.checks import linear_queries
 from kinrank.errors import ForeignFolderError, NewerFormatError, ParameterError, StoreError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers import Ranker
@@ -25,7 +25,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_damaged_folders_raise(model: Path, tmp_path: Path) -> None:
     # A thousand times: a flipped bit, a truncated file, a missing file or a newer format.
     rng = np.random.default_rng(0)
-    names = sorted(file.name for file in model.iterdir())
+    names = sorted(str(file.relative_to(model)) for file in model.rglob("*.*"))
     for case in range(1000):
         broken = tmp_path / "broken"
         shutil.copytree(model, broken)
@@ -40,7 +40,7 @@ def test_damaged_folders_raise(model: Path, tmp_path: Path) -> None:
         elif kind == 2:
             victim.unlink()
         else:
-            _reseal(broken, format=int(rng.integers(2, 1000)))
+            _reseal(broken, format=int(rng.integers(folder.FORMAT + 1, 1000)))
         with pytest.raises(StoreError, match=r"broken"):
             kinrank.load(broken)
         shutil.rmtree(broken)
@@ -48,8 +48,10 @@ def test_damaged_folders_raise(model: Path, tmp_path: Path) -> None:
 
 def test_newer_format_raises(model: Path, tmp_path: Path) -> None:
     newer = shutil.copytree(model, tmp_path / "newer")
-    _reseal(newer, format=2)
-    with pytest.raises(NewerFormatError, match="format 2, this kinrank reads up to 1: upgrade"):
+    _reseal(newer, format=folder.FORMAT + 1)
+    with pytest.raises(
+        NewerFormatError, match=rf"format {folder.FORMAT + 1}, this kinrank reads up to {folder.FORMAT}: upgrade"
+    ):
         kinrank.load(newer)
 
 

@@ -10,8 +10,8 @@ import pytest
 import kinrank
 from kinrank import KinRanker, KnnRanker, QuerySet
 from kinrank.datasets import make_two_camps
-from kinrank.describe.encoders.ngrams import NgramEncoder
 from kinrank.errors import DataError, EncoderError
+from kinrank.kin.encoders.ngrams import NgramEncoder
 
 WORDS = (("cheap", "phone", "case"), ("best", "movie", "ever"))
 

@@ -13,12 +13,13 @@ from kinrank.datasets import make_two_camps
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Threads, map_ordered, usable_threads, use_threads
 from kinrank.registry import import_extra
+from tests.processes import PATIENCE
 
 FITTING = """
 import sys
 from kinrank import CellRanker
 from kinrank.datasets import make_intents
-from kinrank.describe import Describer
+from kinrank.kin import Describer
 queries = make_intents(3000, 0, n_docs=8, n_features=60, spread=1.0)
 CellRanker(60, n_cells=12, describe=Describer("summaries", n_components=20)).fit(queries).save(sys.argv[1])
 """
@@ -31,7 +32,7 @@ def test_blas_threads_do_not_change_the_model_bytes(tmp_path: Path) -> None:
         counts = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
         folder = tmp_path / threads
         subprocess.run([sys.executable, "-c", FITTING, folder], check=True, env={**os.environ, **counts}, timeout=300)
-        models.append({file.name: file.read_bytes() for file in folder.iterdir()})
+        models.append({file.name: file.read_bytes() for file in folder.rglob("*.*")})
     assert models[0] == models[1]
 
 
@@ -70,11 +71,11 @@ def test_a_limit_holds_in_its_own_thread_and_in_those_it_starts(monkeypatch: pyt
     def limit() -> None:
         with use_threads(1):
             limited.set()
-            looked.wait(10)
+            assert looked.wait(PATIENCE)
 
     other = threading.Thread(target=limit)
     other.start()
-    limited.wait(10)
+    assert limited.wait(PATIENCE)
     seen = usable_threads()
     looked.set()
     other.join()

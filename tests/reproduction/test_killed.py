@@ -37,7 +37,7 @@ def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tm
     n_tasks = sum(len(experiment.tasks) for experiment in experiments_of("map-local"))
     assert 0 < len(finished) < n_tasks
     assert len(workers) >= 2
-    wait_until(lambda: not any(map(is_alive, workers)), 30.0)
+    wait_until(lambda: not any(map(is_alive, workers)))
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

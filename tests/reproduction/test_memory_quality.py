@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import lightgbm  # noqa: F401 - skips this file if it is not installed
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from benchmarks import memory_quality
+from benchmarks import memory_meaning, memory_quality
 from benchmarks.memory_collections import FAMILY, Collection, best_dcg, even_folds
 from benchmarks.memory_quality import Task, bm25
 from kinrank import QuerySet
+from kinrank.measure import NDCG
 
 N = 60
 
@@ -71,6 +73,48 @@ def test_parts_are_kept_and_a_method_is_added_by_one_line(
     assert {row["NDCG@10"] for row in rows if row["method"] == "perfect"} == {1.0}
     assert {file: file.stat().st_mtime_ns for file in times} == times
     assert "| shops, family | perfect | 60 | 1.0000 |" in capsys.readouterr().out
+
+
+def test_split_by_meaning_its_rivals_know_who_chose_a_document(
+    shops: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def things(texts: list[str]) -> np.ndarray:  # near in meaning if they are about the same things
+        return np.array([np.random.default_rng(sum(map(ord, text))).normal(size=64) for text in map(thing_of, texts)])
+
+    def thing_of(text: str) -> str:
+        return " ".join(text.split()[:2])
+
+    monkeypatch.setattr(memory_quality, "RESULTS", tmp_path / "scores")
+    monkeypatch.setattr(memory_quality, "READERS", {"shops": None})
+    monkeypatch.setattr(memory_quality, "read", lambda _: shops)
+    monkeypatch.setattr(memory_meaning, "RESULTS", tmp_path / "vectors")
+    monkeypatch.setattr(memory_meaning, "ENCODERS", {"MiniLM": lambda: things, "static": lambda: things})
+    collection = memory_meaning.with_queries("shops", shops, ["MiniLM"])
+    meant = memory_meaning.by_meaning("shops", collection)
+    assert "shops: 60 queries, " in capsys.readouterr().err
+    family = meant.queries.query_columns[FAMILY]
+    assert all(np.bincount(family[4 * thing : 4 * thing + 4]).max() > 1 for thing in range(15))
+    task = Task.of(replace(meant, fold=np.arange(N) % 4), "official", 0)  # all families are known
+    nearest = memory_meaning.nearest_question(task)[1].ravel()
+    right = task.test.grades > 0
+    assert nearest[right].min() > 0.999
+    assert nearest[~right].max() < 0.99
+    found = {name: memory_quality.METHODS_OF_MEANING[name](task) for name in ("LightGBM", "nearest", "prototype")}
+    quality = {name: (NDCG @ 10).mean(each, task.test.grades, task.test.offsets) for name, each in found.items()}
+    assert quality["nearest"] > quality["LightGBM"] + 0.3
+    assert quality["prototype"] > quality["LightGBM"] + 0.3
+    columns = memory_meaning._prototype_columns(task)[1]
+    assert columns[right, 12].min() > 0.999  # the nearest by vectors that chose it
+    assert columns[right, 5].min() < 0.999  # by letters
+    cosine = memory_meaning.dense(task).test.X[:, -1]
+    assert cosine[right].min() > 0.999
+    monkeypatch.setattr(memory_quality, "COMPARED", (("nearest", "LightGBM"),))
+    made = memory_quality.run(split="meaning", methods="LightGBM,nearest,dense LightGBM,dense nearest")
+    assert [(row["one"], row["other"]) for row in made["tests"]] == [
+        ("nearest", "LightGBM"),
+        ("dense nearest", "dense LightGBM"),
+    ]
+    assert len(list((tmp_path / "vectors").glob("*.npz"))) == 3
 
 
 def test_columns_of_rivals_do_not_see_the_query_itself(shops: Collection):

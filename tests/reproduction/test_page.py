@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from reproduction import PAPERS, page, plots, results
-from reproduction.claims import DATA, expectations
+from reproduction.claims import DATA, expectations, judge
+from reproduction.items import ALGORITHMS
 from reproduction.results import Results
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,15 +20,58 @@ def stored() -> Results:
     return Results.read(DOCS / results.FILE)
 
 
+def generated(file: str) -> str:
+    """Return what is generated of a page: all of the summary, and what follows the mark on the page of a paper."""
+    above, mark, below = (DOCS / file).read_text().partition(page.MARK)
+    return below.lstrip() if mark else above
+
+
+def without_overviews(text: str) -> str:
+    """Leave out the table of algorithms and the papers' numbers, which are there to be looked up."""
+    for start, end in (("## Algorithms", "## What the papers"), ("## Next to the papers", "## All claims")):
+        before, _, rest = text.partition(start)
+        text = before + rest[rest.index(end) :]
+    return text
+
+
 def all_pages() -> str:
-    """Return the text of the summary and of the page of each paper."""
-    return "\n".join((DOCS / file).read_text() for file in (page.SUMMARY, *page.FILES.values()))
+    """Return the generated text of the summary and of the page of each paper."""
+    return "\n".join(generated(file) for file in (page.SUMMARY, *page.FILES.values()))
+
+
+def test_writing_keeps_what_is_above_the_mark(stored: Results, tmp_path: Path):
+    file = tmp_path / page.FILES["sser"]
+    file.parent.mkdir()
+    file.write_text(f"# Mine\n\nBy hand.\n\n{page.MARK}\n\nold\n")
+    page.write(stored, tmp_path)
+    assert file.read_text() == f"# Mine\n\nBy hand.\n\n{page.MARK}\n\n{generated(page.FILES['sser'])}"
+    new = (tmp_path / page.FILES["atvt"]).read_text()
+    assert new == f"# {PAPERS['atvt']}\n\n{page.MARK}\n\n{generated(page.FILES['atvt'])}"
+
+
+def test_verdicts_on_algorithms_follow_from_the_claims(stored: Results):
+    summary = (DOCS / page.SUMMARY).read_text()
+    for algorithm in ALGORITHMS:
+        row = next(line for line in summary.splitlines() if f"`{algorithm.code}`" in line and algorithm.name in line)
+        held, of = map(int, re.search(r"\((\d+) of (\d+)\)", row).groups())
+        verdicts = judge(algorithm.claims, stored.figures)
+        assert (held, of) == (sum(each.holds for each in verdicts), len(verdicts))
+        assert ("| reproduced (" in row) == (held == of)
+
+
+def test_numbers_of_the_papers_are_shown_next_to_ours(stored: Results):
+    summary = (DOCS / page.SUMMARY).read_text()
+    for verdicts in stored.verdicts().values():
+        published = [each.claim for each in verdicts if each.claim.published]
+        assert len(published) >= 5
+        for claim in published:
+            assert f"| {claim.source} | {claim.statement} | {claim.published} | " in summary
 
 
 def test_pages_are_up_to_date(stored: Results):
     pages = page.render(stored)
-    assert {file: (DOCS / file).read_text() for file in pages} == pages, "run python -m reproduction.page"
-    assert {file.name for file in DOCS.glob("reproduction*.md")} == set(pages)
+    assert {file: generated(file) for file in pages} == pages, "run python -m reproduction.page"
+    assert set(pages) == {page.SUMMARY, *page.FILES.values()}
 
 
 def test_every_claim_of_every_paper_is_as_expected(stored: Results):
@@ -75,7 +119,7 @@ def test_theses_at_the_top_follow_from_the_claims(stored: Results):
 
 
 def test_reader_sees_at_most_half_of_the_former_page():
-    text = all_pages()
+    text = without_overviews(all_pages())
     shown = re.sub(r"<details.*?</details>", "", text, flags=re.S)
     assert len(shown.splitlines()) <= 646 / 2
     assert len(re.findall(r"\w+", shown)) <= FORMER_WORDS / 2
@@ -84,8 +128,8 @@ def test_reader_sees_at_most_half_of_the_former_page():
 def test_summary_is_one_page_that_links_every_paper():
     summary = (DOCS / page.SUMMARY).read_text()
     assert "<details" not in summary
-    assert len(re.findall(r"\w+", summary)) <= 900
-    assert [file for file in page.FILES.values() if f"({file})" not in summary] == []
+    assert len(re.findall(r"\w+", without_overviews(summary))) <= 900
+    assert [paper for paper in page.FILES if f"({paper}.md)" not in summary] == []
 
 
 def test_page_shows_mended_claims_before_and_now(stored: Results):
@@ -111,7 +155,8 @@ def test_page_of_a_single_paper(stored: Results):
     assert alone.papers == ["sser"]
     pages = page.render(alone)
     assert list(pages) == [page.SUMMARY, page.FILES["sser"]]
-    assert pages[page.FILES["sser"]].startswith(f"# {PAPERS['sser']}\n")
+    assert "[SSER](sser.md)" in pages[page.SUMMARY]
+    assert "[Naive](local-models.md)" not in pages[page.SUMMARY]
 
 
 def test_one_experiment_is_judged_but_has_no_page(stored: Results):
@@ -125,7 +170,7 @@ def test_one_experiment_is_judged_but_has_no_page(stored: Results):
 @pytest.mark.slow
 def test_plots_match_the_stored_output(stored: Results, tmp_path: Path):
     drawn = plots.draw(stored.figures, tmp_path)
-    linked = set(re.findall(r"\(figures/(reproduction-[\w-]+\.svg)\)", all_pages()))
+    linked = set(re.findall(r"\(\.\./figures/(reproduction-[\w-]+\.svg)\)", all_pages()))
     assert {file.name for file in drawn} == linked
     for file in drawn:
         assert 5_000 < file.stat().st_size < 250_000

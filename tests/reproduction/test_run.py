@@ -69,7 +69,7 @@ def test_results_of_another_version_are_measured_again(cache: ResultCache, monke
 @pytest.mark.parametrize("name", ["values0.npy", "manifest.json"])
 def test_damaged_result_is_measured_again(cache: ResultCache, name: str):
     measure([toy.EXPERIMENT], cache)
-    file = cache.path / "toy" / "task-2-of-3" / name
+    [file] = (cache.path / "toy" / "task-2-of-3").rglob(name)
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     assert measure([toy.EXPERIMENT], cache)["toy"].figures == SUMS
     assert toy.calls(cache.data) == 4
@@ -102,9 +102,9 @@ def test_missing_file_raises_before_any_work(cache: ResultCache):
 
 def test_data_folder_comes_from_the_argument_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("KINRANK_DATA", str(tmp_path))
-    assert DataFolder.locate(None).path == tmp_path
+    assert DataFolder.locate(None, ["text/msrd"]).path == tmp_path
     with pytest.raises(DataError, match="nowhere: no such folder"):
-        DataFolder.locate(str(tmp_path / "nowhere"))
+        DataFolder.locate(str(tmp_path / "nowhere"), ["text/msrd"])
     monkeypatch.delenv("KINRANK_DATA")
     with pytest.raises(DataError, match="pass --data FOLDER or set KINRANK_DATA"):
-        DataFolder.locate(None)
+        DataFolder.locate(None, ["text/msrd"])

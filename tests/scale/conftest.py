@@ -60,7 +60,7 @@ def kin_bytes(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 def model_bytes(model: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(model.iterdir())}
+    return {file.name: file.read_bytes() for file in sorted(model.rglob("*.*"))}
 
 
 class ChaoticExecutor:

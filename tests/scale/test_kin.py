@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 import kinrank
 from kinrank import KinRanker, QuerySet
-from kinrank.describe.encoders.ngrams import NgramEncoder
 from kinrank.errors import DataError, JobError, ParameterError
+from kinrank.kin.encoders.ngrams import NgramEncoder
 from kinrank.scale import Processes, TrainingProgress, train
 from tests.scale.conftest import BEFORE, BLOCK_ROWS, KIN, N_KIN, N_TASKS, TREES, ChaoticExecutor, model_bytes
 
@@ -96,35 +96,9 @@ def test_texts_are_encoded_block_by_block(queries: QuerySet, tmp_path: Path) -> 
         trained.predict(queries[300:])
 
 
-def test_models_with_the_same_cells_merge(queries: QuerySet, tmp_path: Path) -> None:
-    queries[:300].save(tmp_path / "first")
-    queries[300:600].save(tmp_path / "second")
-    first = train(tmp_path / "first", tmp_path / "a", KIN)
-    second = train(tmp_path / "second", tmp_path / "b", first, reuse_cells=True)
-    expected = first.copy().add(queries[300:600]).predict(queries[600:])
-    np.testing.assert_allclose(first.merge(second).predict(queries[600:]), expected, atol=1e-6)
-
-
 def test_unknown_group_column_raises_before_the_work(judged: Path, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="group 'movie' is not a query column"):
         train(judged, tmp_path / "model", KinRanker(group_column="movie"))
-
-
-def test_reusing_cells_keeps_encoder_and_neighbors_and_changes_nothing(queries: QuerySet, tmp_path: Path) -> None:
-    def named(words: tuple[str, str], some: QuerySet) -> QuerySet:
-        texts = np.array([f"{words[query % 2]} {query}" for query in range(len(some))])
-        return some.replace(query_columns={"text": texts})
-
-    first, second = named(("red shoes", "blue shoes"), queries[:300]), named(("old film", "new film"), queries[300:600])
-    first.save(tmp_path / "first")
-    second.save(tmp_path / "second")
-    ranker = train(tmp_path / "first", tmp_path / "a", clone(ALL).set_params(n_neighbors=3))
-    before = ranker.predict(first)
-    other = train(tmp_path / "second", tmp_path / "b", ranker, reuse_cells=True)
-    np.testing.assert_array_equal(ranker.predict(first), before)
-    assert other.local_.n_neighbors == kinrank.load(tmp_path / "b").local_.n_neighbors == 3
-    np.testing.assert_array_equal(other.encoder_.encode(["red shoes"]), ranker.encoder_.encode(["red shoes"]))
-    assert other.learned_from(first) is None
 
 
 def test_job_with_another_query_log_is_another_job(queries: QuerySet, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_workers_end_when_the_driver_is_killed(how: signal.Signals, tmp_path: Pa
         assert set(workers) <= set(children(driver.pid))
         driver.send_signal(how)
         assert driver.wait() == -how
-        wait_until(lambda: not any(map(is_alive, workers)), 30.0)
+        wait_until(lambda: not any(map(is_alive, workers)))
     finally:
         driver.kill()
         driver.wait()

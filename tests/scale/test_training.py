@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
-import kinrank
 from kinrank import CellRanker, QuerySet
 from kinrank.errors import DataError, FileFormatError, JobError, ParameterError
 from kinrank.rankers.cells import _training as cell_training
@@ -123,27 +121,6 @@ def test_folder_with_only_hidden_files_is_accepted(
 def test_processes_give_the_same_bytes(judged: Path, reference_bytes: dict[str, bytes], tmp_path: Path) -> None:
     train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=Processes(2))
     assert model_bytes(tmp_path / "model") == reference_bytes
-
-
-def test_models_with_the_same_cells_merge(queries: QuerySet, tmp_path: Path) -> None:
-    queries[:300].save(tmp_path / "first")
-    queries[300:600].save(tmp_path / "second")
-    first = train(tmp_path / "first", tmp_path / "a", SETTINGS)
-    second = train(tmp_path / "second", tmp_path / "b", first, reuse_cells=True)
-    union = first.fit_alike(queries[:600])
-    np.testing.assert_allclose(first.merge(second).weights(queries[600:]), union.weights(queries[600:]), atol=1e-6)
-    assert isinstance(kinrank.load(tmp_path / "b"), CellRanker)
-
-
-def test_reusing_cells_with_other_features_raises(queries: QuerySet, tmp_path: Path) -> None:
-    fitted = CellRanker(**SETTINGS.get_params(deep=False)).fit(queries[:300])
-    names = [*queries.feature_names[1::-1], *queries.feature_names[2:]]
-    queries[300:600].replace(feature_names=names).save(tmp_path / "reordered")
-    with pytest.raises(DataError, match=r"^the features are in another order than in fit: expected"):
-        train(tmp_path / "reordered", tmp_path / "model", fitted, reuse_cells=True)
-    with pytest.raises(NotFittedError, match="not fitted yet"):
-        train(tmp_path / "reordered", tmp_path / "model", SETTINGS, reuse_cells=True)
-    assert not (tmp_path / "model.job").exists()
 
 
 def test_corrupt_block_raises_and_keeps_the_rest(

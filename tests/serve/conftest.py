@@ -127,7 +127,7 @@ def make_client(models: Path, tmp_path: Path) -> Iterator[Callable[..., Client]]
         )
         service.start(strict=strict)
         ring = KeyRing(tmp_path / "keys") if keys else None
-        searcher = None if engine is None else Searcher(service, engine, titles={"d1": "One"}, texts={"0": "zero"})
+        searcher = None if engine is None else Searcher(service, engine)
         client = Client(create_app(service, metrics=metrics, keys=ring, searcher=searcher), key)
         closing.extend([client.runner.close, service.close])
         return client

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import pytest
 
 from kinrank.serve._judgments import open_store
+from tests.serve.servers import free_port
 
 ROOT = Path(__file__).parents[2]
-PORT = 15542 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 class Database(NamedTuple):
@@ -54,14 +54,20 @@ def run_engine(command: str, port: int) -> str:
 
 
 @cache
+def port() -> int:
+    """The port of PostgreSQL in this process of the tests."""
+    return free_port()
+
+
+@cache
 def server() -> str:
     """Start PostgreSQL once and return its address; `stop_server` ends it."""
-    return run_engine("start", PORT)
+    return run_engine("start", port())
 
 
 def stop_server() -> None:
     if server.cache_info().currsize:
-        run_engine("stop", PORT)
+        run_engine("stop", port())
         server.cache_clear()
 
 

@@ -25,7 +25,7 @@ JUDGED = {"qid": "new", "ids": ["x", "y"], "features": [[0.1, 1], [0.9, 1]], "gr
 
 def request(method: str, path: str, body: object = None, key: str = "") -> tuple[int, Any]:
     """Return status and body of a response, or 0 if there is none."""
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
     try:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -108,7 +108,7 @@ def main() -> None:
         else:
             for process in serving:
                 os.kill(process, signal.SIGTERM)
-        started.wait(90)
+        started.wait(120)
         assert processes(arguments.user) == []
         if not arguments.supervised:
             assert '"event":"stopped"' in arguments.log.read_text(), "the service was killed before it had ended"

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from kinrank.checks.samples import require
+from kinrank.checks import require
 from kinrank.errors import DataError
 from kinrank.serve._judgments import MOST_DOCUMENTS, Entry, JudgmentRow, JudgmentStore, merge_records
 from kinrank.serve.messages import CandidateSet, JudgedQuery
@@ -61,7 +61,7 @@ def check_same_rows_again_change_nothing(open_store: Open) -> None:
     store = open_store()
     rows = [JudgmentRow("q1", "", "a"), JudgmentRow("q1", "clicks", "b")]
     once, twice = store.append(MODEL, rows), store.append(MODEL, rows)
-    require(once == twice == store.revision(MODEL), "the same rows again must not make a new revision")
+    require(once == twice == store.position(MODEL)[0], "the same rows again must not make a new revision")
 
 
 def check_rows_of_one_query_and_source_are_merged(open_store: Open) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import missing
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 from tests.serve.servers import free_port
 
 
@@ -26,7 +26,7 @@ def object_store(patch: pytest.MonkeyPatch) -> Iterator[str]:
     server = subprocess.Popen([program, "-H", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
 
     def create_bucket() -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         try:
             connection.request("PUT", "/bucket")
             return connection.getresponse().status == 200
@@ -45,4 +45,4 @@ def object_store(patch: pytest.MonkeyPatch) -> Iterator[str]:
         yield "s3://bucket/models?allow_delayed_open=true"
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(PATIENCE)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 
 from kinrank.serve import Observer, Ranking
-
-PATIENCE = 300.0  # seconds until a test that waits fails
+from tests.processes import PATIENCE
 
 
 class RecordingObserver(Observer):

@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.processes import PATIENCE
+
 UP = json.dumps({"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}).encode()
 RANKED = ["b", "c", "a"]
-PATIENCE = 300.0
 
 
 def free_port() -> int:
@@ -62,7 +63,7 @@ class Server:
 
     def request(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
         """Send one request on a new connection."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} if raw is not None else {}
         if key is not None:
@@ -87,7 +88,7 @@ class Server:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE)
 
 
 @contextmanager
@@ -142,7 +143,7 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(PATIENCE)
 
     @property
     def answered(self) -> int:
@@ -160,7 +161,9 @@ class Load:
         while not self._stop.is_set():
             for attempt in (1, 2):
                 port = self._port()
-                connection = connections.setdefault(port, http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+                connection = connections.setdefault(
+                    port, http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+                )
                 try:
                     connection.request("POST", self._path, self._body, self._headers)
                     response = connection.getresponse()

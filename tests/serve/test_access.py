@@ -18,46 +18,34 @@ BODIES = {
     "POST /v1/judgments": {"queries": [{"qid": "900", **CANDIDATES, "grades": [0, 1]}]},
     "POST /v1/judgments/withdraw": {"qid": "900"},
     "POST /v1/model/reload": {},
-    "POST /v1/rules": {"query": "up", "action": "hide", "document": "a"},
-    "POST /v1/rules/preview": {"query": "up"},
     "POST /v1/events": {"queries": [], "events": []},
     "POST /v1/rerank": {"query": "up", "documents": ["a", "b"]},
     "POST /v2/rerank": {"query": "up", "documents": ["a", "b"]},
-    "POST /rerank": {"query": "up", "documents": ["a", "b"]},
 }
-# With keys:                 none  wrong  query  events  editor  admin  | without keys
+# With keys:                 none  wrong  query  events  admin  | without keys
 TABLE = {
-    "POST /v1/rank": (401, 401, 200, 403, 200, 200, 200),
-    "POST /v1/weights": (401, 401, 200, 403, 200, 200, 200),
-    "POST /v1/explain": (401, 401, 200, 403, 200, 200, 200),
-    "POST /v1/search": (401, 401, 200, 403, 200, 200, 200),
-    "POST /v1/judgments": (401, 401, 403, 403, 403, 200, 403),
-    "POST /v1/judgments/withdraw": (401, 401, 403, 403, 403, 200, 403),
-    "POST /v1/events": (401, 401, 403, 200, 403, 200, 403),
-    "POST /v1/rerank": (401, 401, 409, 403, 409, 409, 409),  # no memory
-    "POST /v2/rerank": (401, 401, 409, 403, 409, 409, 409),
-    "POST /rerank": (401, 401, 409, 403, 409, 409, 409),
-    "POST /v1/rules": (401, 401, 403, 403, 200, 200, 403),
-    "POST /v1/rules/preview": (401, 401, 403, 403, 200, 200, 403),
-    "GET /v1/rules": (401, 401, 403, 403, 200, 200, 403),
-    "DELETE /v1/rules": (401, 401, 403, 403, 422, 422, 403),
-    "GET /v1/audit": (401, 401, 403, 403, 403, 200, 403),
-    "POST /v1/model/reload": (401, 401, 403, 403, 403, 200, 403),
-    "GET /v1/model": (401, 401, 200, 403, 200, 200, 200),
-    "GET /v1/examples": (401, 401, 200, 403, 200, 200, 200),
-    "GET /metrics": (401, 401, 200, 403, 200, 200, 200),
-    "GET /healthz": (200, 200, 200, 200, 200, 200, 200),
-    "GET /readyz": (200, 200, 200, 200, 200, 200, 200),
-    "GET /openapi.json": (200, 200, 200, 200, 200, 200, 200),
-    "GET /": (200, 200, 200, 200, 200, 200, 200),
-    "GET /docs": (200, 200, 200, 200, 200, 200, 200),
+    "POST /v1/rank": (401, 401, 200, 403, 200, 200),
+    "POST /v1/weights": (401, 401, 200, 403, 200, 200),
+    "POST /v1/explain": (401, 401, 200, 403, 200, 200),
+    "POST /v1/search": (401, 401, 200, 403, 200, 200),
+    "POST /v1/judgments": (401, 401, 403, 403, 200, 403),
+    "POST /v1/judgments/withdraw": (401, 401, 403, 403, 200, 403),
+    "POST /v1/events": (401, 401, 403, 200, 200, 403),
+    "POST /v1/rerank": (401, 401, 409, 403, 409, 409),  # no memory
+    "POST /v2/rerank": (401, 401, 409, 403, 409, 409),
+    "POST /v1/model/reload": (401, 401, 403, 403, 200, 403),
+    "GET /v1/model": (401, 401, 200, 403, 200, 200),
+    "GET /metrics": (401, 401, 200, 403, 200, 200),
+    "GET /healthz": (200, 200, 200, 200, 200, 200),
+    "GET /readyz": (200, 200, 200, 200, 200, 200),
+    "GET /openapi.json": (200, 200, 200, 200, 200, 200),
+    "GET /docs": (200, 200, 200, 200, 200, 200),
 }
 HEADERS = {
     "none": lambda secrets: {},
     "wrong": lambda secrets: {"authorization": "Bearer kr_" + "A" * 43},
     "query": lambda secrets: {"authorization": f"Bearer {secrets['query']}"},
     "events": lambda secrets: {"authorization": f"Bearer {secrets['events']}"},
-    "editor": lambda secrets: {"authorization": f"Bearer {secrets['editor']}"},
     "admin": lambda secrets: {"authorization": f"Bearer {secrets['admin']}"},
 }
 
@@ -80,7 +68,7 @@ def test_status_with_keys(make_client: Callable[..., Client], secrets: dict[str,
 def test_status_without_keys(make_client: Callable[..., Client]):
     client = make_client(engine=InMemoryEngine([0.3, 0.9]))
     got = {operation: status_of(client, operation, {}) for operation in TABLE}
-    assert got == {operation: statuses[6] for operation, statuses in TABLE.items()}
+    assert got == {operation: statuses[5] for operation, statuses in TABLE.items()}
 
 
 @pytest.mark.parametrize(

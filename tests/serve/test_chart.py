@@ -136,6 +136,8 @@ def test_process_takes_its_arguments(everything: Manifests, least: Manifests, mo
     assert given.models == {"books": "s3://bucket/books", "films": "s3://bucket/films"}
     # The password of the database and the key of the engine are in the environment, not on the command line.
     assert (given.judgments, given.client) == (address, {})
+    assert given.settings.log_shown == 10  # or clicks on searches are on unknown lists
+    assert options(least, monkeypatch).settings.log_shown == 0  # there is no database to keep them in
     assert "judgments" not in str(pod(everything)["containers"][0]["args"])
     assert (given.cache, given.checkpoints) == ("/tmp/models", "/tmp/checkpoints")
     assert (given.settings.drain_seconds, given.settings.in_flight, given.settings.deadline) == (30, 64, 0.05)

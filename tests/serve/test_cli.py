@@ -41,7 +41,7 @@ def test_key_prints_the_key_once(tmp_path: Path):
         (["{model}", "--set", "api_key"], "write it as name=value"),
         (
             ["{model}", "--set", "max_noveltie=2"],
-            "encoders, cache, titles, texts, client_secret without --engine, got",
+            "encoders, cache, client_secret without --engine, got",
         ),
         (["{model}", "--set", "max_novelty=far"], "max_novelty must be float, got 'far'"),
         (["{model}", "--set", "in_flight=0"], "in_flight must be positive"),
@@ -77,47 +77,10 @@ def test_client_settings_reach_the_engine(models: Path, monkeypatch: pytest.Monk
     searcher.close()
 
 
-def test_rules_are_added_previewed_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("LOGNAME", "anna")
-    address = f"sqlite:///{tmp_path}/judgments.db"
-    done = run("admin", "rules", address, "--query", "iron man", "--pin", "d4", "--also-similar")
-    assert (done.exit_code, "rule 1 pins 'd4' to place 1 for queries like 'iron man'" in done.stdout) == (0, True)
-    assert run("admin", "rules", address, "--query", "iron man", "--preview").exit_code == 0
-    monkeypatch.setenv("LOGNAME", "ben")
-    assert run("admin", "rules", address, "--remove", 1).exit_code == 0
-    assert "pins" not in run("admin", "rules", address).stdout
-    assert "removed by ben" in run("admin", "rules", address, "--history").stdout
-    assert '"author": "anna"' in run("admin", "rules", address, "--history", "--json").stdout
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--query", "iron man"], "with one of --pin, --hide, --boost and --redirect"),
-        (["--pin", "d4"], "with one of --pin, --hide, --boost and --redirect"),
-        (["--query", "iron man", "--pin", "d4", "--hide", "d5"], "with one of --pin, --hide, --boost and --redirect"),
-        (["--preview"], "--preview needs --query"),
-        (["--query", "iron man", "--boost", "d4"], "a boost needs places"),
-        (["--query", "iron man", "--hide", "d4", "--days", "0"], "more than 0 and up to 3650 days, got 0"),
-        (["--query", "iron\udcffman", "--hide", "d4"], "must be Unicode, got 'iron\\udcffman'"),
-        (["--remove", "7"], "there is no rule 7"),
-    ],
-)
-def test_wrong_rules_are_refused(tmp_path: Path, args: list[str], message: str):
-    address = f"sqlite:///{tmp_path}/judgments.db"
-    assert run("admin", "rules", address, "--query", "alien", "--pin", "d4").exit_code == 0
-    done = run("admin", "rules", address, *args)
-    assert (done.exit_code, message in " ".join(done.stderr.split())) == (2, True)
-
-
 @pytest.mark.parametrize(
     "args",
     [
-        ["admin", "rules", "{address}"],
-        ["admin", "rules", "{address}", "--query", "iron man", "--pin", "d4", "--preview"],
-        ["admin", "rules", "{address}", "--remove", "1"],
         ["admin", "forget", "{address}", "--client", "ann"],
-        ["admin", "audit", "{address}"],
         ["admin", "judgments", "{address}", "--export", "live.parquet"],
     ],
 )

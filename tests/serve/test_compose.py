@@ -43,6 +43,7 @@ def test_replicas_take_their_arguments(monkeypatch: pytest.MonkeyPatch):
     assert options.engine == "elasticsearch+http://elasticsearch:9200/movies"
     assert options.judgments == "postgresql://kinrank:${POSTGRES_PASSWORD}@postgres/kinrank"
     assert options.keys == "/run/secrets/keys"
+    assert options.settings.log_shown == 10  # or clicks on searches are on unknown lists
     assert int(replica["stop_grace_period"].removesuffix("s")) > options.settings.drain_seconds + EXIT_SECONDS
     assert replica["read_only"]
     assert replica["cap_drop"] == ["ALL"]

@@ -1,4 +1,4 @@
-"""Forty servers killed while they store judgments: acknowledged judgments are kept."""
+"""Servers killed while they store judgments: acknowledged judgments are kept."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 
 from kinrank.serve._keys import Role, add_key
-from tests.processes import wait_until
+from tests.conftest import THOROUGH
+from tests.processes import PATIENCE, wait_until
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.databases import sqlite_address, stored_queries
 
-ROUNDS = 40
+ROUNDS = 40 if THOROUGH else 10
+STEP = 0.03 / ROUNDS  # seconds: the kills come at all stages of a request
 BODY = {"ids": ["x", "y", "z"], "features": [[0.1, 1], [0.9, 1], [0.4, 1]], "grades": [0, 2, 1]}
 
 
@@ -54,8 +56,8 @@ def test_acknowledged_judgments_survive_sigkill(models: Path, tmp_path: Path):
 def judge_until_killed(port: int, key: str, number: int, child: int) -> list[str]:
     """Send judgments until the server is killed, a little later in every round to hit every stage of a request."""
     kept: list[str] = []
-    killer = threading.Timer(0.00075 * number, os.kill, (child, signal.SIGKILL))
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    killer = threading.Timer(STEP * number, os.kill, (child, signal.SIGKILL))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         for turn in range(1000):
             qid = str(10_000 + 1000 * number + turn)
@@ -84,7 +86,7 @@ def judgments_learned(port: int, key: str) -> int:
     learned: list[int] = []
 
     def ask() -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         try:
             connection.request("GET", "/v1/model", headers={"Authorization": f"Bearer {key}"})
             loaded = json.loads(connection.getresponse().read())["models"]["default"]["loaded"]

@@ -8,6 +8,8 @@ import resource
 import shutil
 import signal
 import socket
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,13 +19,14 @@ import pytest
 from kinrank import KnnRanker, QuerySet
 from kinrank.folder import MANIFEST
 from kinrank.serve._keys import Role, add_key
+from tests.processes import PATIENCE, wait_until
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.databases import sqlite_address, stored_queries
 from tests.serve.servers import Load, Server, one_thread, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
-PATIENT = ("--deadline", "5000", "--set", "drain_seconds=0.3")
+PATIENT = ("--deadline", "60000", "--set", "drain_seconds=0.3")
 
 
 def check(load: Load, statuses: set[int] | None = None) -> None:
@@ -90,9 +93,10 @@ def test_damaged_model_is_refused_under_load(two_workers: Server, place: Path, q
     two_workers.wait_until(lambda: both_workers(what="loaded", version=version))
     good, bad = place / "good", place / "bad"
     shutil.copytree(place / "model", bad)
-    raw = bytearray((bad / "memory.gram.npy").read_bytes())
+    [file] = bad.rglob("memory.gram.npy")
+    raw = bytearray(file.read_bytes())
     raw[len(raw) // 2] ^= 0xFF
-    (bad / "memory.gram.npy").write_bytes(raw)
+    file.write_bytes(raw)
     with Load(lambda: two_workers.port, key=query) as load:
         load.wait_for(20)
         (place / "model").rename(good)
@@ -128,26 +132,36 @@ def test_killed_process_leaves_the_others_serving(two_workers: Server, query: st
     with Load(lambda: two_workers.port, key=query) as load:
         load.wait_for(50)
         second.process.kill()
-        second.process.wait(60)
+        second.process.wait(PATIENCE)
         load.wait_for(50)
     check(load)
     assert two_workers.workers == [two_workers.process.pid]
 
 
 def test_drain_loses_no_request(place: Path):
-    args = [str(place / "model"), "--deadline", "5000", "--set", "drain_seconds=2"]
+    args = [str(place / "model"), *PATIENT]
     with (
-        serving(place / "a", *args, env=one_thread()) as first,
+        serving(place / "a", *args, "--set", f"drain_seconds={10 * PATIENCE:g}", env=one_thread()) as first,
         serving(place / "b", *args, env=one_thread()) as second,
     ):
         ready = [first.port, second.port]
         turn = iter(range(10**9))
-        with Load(lambda: ready[next(turn) % len(ready)]) as load:
+        asked: Counter[int] = Counter()
+
+        def port() -> int:
+            asked[threading.get_ident()] += 1
+            return ready[next(turn) % len(ready)]
+
+        with Load(port) as load:
             load.wait_for(50)
             first.process.send_signal(signal.SIGTERM)
             first.wait_until(lambda: first.request("GET", "/readyz")[0] != 200)  # as a load balancer does
             ready.remove(first.port)
-            first.process.wait(60)
+            before = dict(asked)
+            # Each client has the response to the last request that it sent to this one.
+            wait_until(lambda: all(asked[client] > count for client, count in before.items()))
+            first.process.send_signal(signal.SIGTERM)
+            first.process.wait(PATIENCE)
             load.wait_for(50)
         check(load)
         assert load.retries == 0

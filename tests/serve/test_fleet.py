@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import psycopg  # noqa: F401 - this test needs the extra
 import pytest
 
 from benchmarks.fleet import run
-
-PORT = 15642 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+from tests.serve.servers import free_port
 
 
 @pytest.mark.engine
 @pytest.mark.alone
 def test_fleet_loses_no_acknowledged_judgment_or_click() -> None:
-    figures = run("4", port=PORT)
+    figures = run("4", port=free_port())
     assert figures["acknowledged"] > 9
     assert figures["of which lost"] == 0
     assert figures["restored over"] > 0

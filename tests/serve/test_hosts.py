@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinrank.serve._http.middleware import is_loopback
+from tests.processes import PATIENCE
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.servers import Server, one_thread, serving
 
@@ -34,7 +35,7 @@ def test_loopback_hosts(host: str, local: bool):
 
 
 def status(server: Server, host: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     try:
         connection.request("GET", "/v1/model", headers={"Host": host})
         return connection.getresponse().status

@@ -1,10 +1,9 @@
-"""Explanations and stored examples over HTTP, and the page that shows them without an engine."""
+"""Explanations over HTTP, and the page of the API."""
 
 from __future__ import annotations
 
-import re
 import shutil
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +12,15 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from kinrank import KinRanker, KnnRanker
+from kinrank.arrays import GrowingRows
 from kinrank.datasets import make_two_camps
 from kinrank.memory.columns import QueryMemory
 from kinrank.rankers.kin._parts import MemoryPart
 from kinrank.serve import Service
 from kinrank.serve._http import endpoints as answers
-from kinrank.serve.messages import CandidateSet, Fallback
+from kinrank.serve._served_model import example_candidates
+from kinrank.serve.messages import CandidateSet
+from tests.processes import PATIENCE
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine
 from tests.serve.servers import one_thread, serving
@@ -55,17 +57,12 @@ def test_explanation_that_cannot_be_given_names_the_reason(
     assert (answer.status, answer.code) == (status, code)
 
 
-def test_page_names_every_reason_for_a_fallback(client: Client):
-    listed = re.search(r"const REASONS = {(.*?)};", client.get("/").body.decode(), re.DOTALL)
-    assert listed is not None
-    of_reranking = {"upstream-down"}  # which the page does not ask for
-    assert set(re.findall(r'"([a-z-]+)": "', listed[1])) == {reason.value for reason in Fallback} - of_reranking
-
-
 def test_slow_explanation_is_not_blamed_on_the_model(client: Client, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(answers, "_EXPLAIN_SECONDS", 0.01)
-    monkeypatch.setattr(Service, "explain", lambda *_, **__: time.sleep(0.2))
+    answered = threading.Event()
+    monkeypatch.setattr(Service, "explain", lambda *_, **__: answered.wait(PATIENCE))
     answer = client.post("/v1/explain", UP)
+    answered.set()
     assert (answer.status, answer.code) == (503, "slow-explanation")
 
 
@@ -77,23 +74,10 @@ def test_model_that_is_not_loaded_yet_is_no_fault_of_the_request(
     judged = {"qid": 900, **UP, "grades": [0, 1, 2]}
     for answer in (
         client.post("/v1/explain", UP, x_kinrank_model="single"),
-        client.get("/v1/examples", x_kinrank_model="single"),
-        client.post("/v1/judgments", {"queries": [judged], "model": "single"}),
-        client.post("/v1/judgments/withdraw", {"qid": 900, "model": "single"}),
+        client.post("/v1/judgments", {"queries": [judged]}, x_kinrank_model="single"),
+        client.post("/v1/judgments/withdraw", {"qid": 900}, x_kinrank_model="single"),
     ):
         assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "no-model", "1")
-
-
-def test_stored_examples_are_ranked_as_when_the_model_was_written(client: Client):
-    found = client.get("/v1/examples").json
-    assert len(found["examples"]) == 5
-    for example in found["examples"]:
-        body = {key: example[key] for key in ("ids", "features", "columns")} | {"feature_names": found["feature_names"]}
-        ranked = client.post("/v1/rank", body).json
-        scores = dict(zip(ranked["ids"], ranked["scores"], strict=True))
-        assert [scores[document] for document in example["ids"]] == pytest.approx(example["scores"], abs=1e-5)
-    unknown = client.get("/v1/examples", x_kinrank_model="unknown")
-    assert (unknown.status, unknown.code) == (404, "unknown-model")
 
 
 def test_search_explains_every_move(make_client: Callable[..., Client]):
@@ -103,33 +87,15 @@ def test_search_explains_every_move(make_client: Callable[..., Client]):
 
 
 @pytest.mark.browser
-def test_page_without_an_engine(models: Path, browser: Browser, tmp_path: Path):
-    """Replay an example, rank pasted candidates, read the model card and the metrics, and send a request from /docs."""
+def test_page_of_the_api(models: Path, browser: Browser, tmp_path: Path):
+    """Send a request from /docs, on a narrow screen."""
     messages: list[str] = []
-    options = [str(models / "knn"), "--deadline", "5000", "--set", "drain_seconds=0.1"]
+    options = [str(models / "knn"), "--deadline", "60000", "--set", "drain_seconds=0.1"]
     with serving(tmp_path / "log", *options, env=one_thread()) as server:
         tab = browser.new_page(viewport={"width": 390, "height": 844})
         tab.on("console", lambda message: messages.append(message.text))
         tab.on("pageerror", lambda error: messages.append(str(error)))
-        tab.goto(f"http://127.0.0.1:{server.port}/")
-        expect(tab.locator("#no-engine")).to_contain_text("No engine is attached")
-        expect(tab.locator("#about")).to_have_text("This model: ranker knn.")
-        expect(tab.locator("#card")).to_contain_text("knn")
-        expect(tab.locator("#note")).to_contain_text("The scores are those that the model had when it was written.")
-        tab.locator("#examples button").first.click()
-        expect(tab.locator("#note")).to_contain_text("The scores are those that the model had when it was written.")
-        assert tab.locator("#weights .bar").count() == 2
-        tab.locator("#candidates").fill("id,value,camp\na,0.2,1\nb,0.9,1\nc,0.5,1")
-        tab.get_by_role("button", name="Rank").click()
-        expect(tab.locator("#after li").first).to_have_attribute("data-id", "b")
-        expect(tab.locator("#after li").first.locator(".why")).to_have_text(re.compile(r"^value \+"))
-        tab.locator("#candidates").fill("id,value,camp\na,many,1")
-        tab.get_by_role("button", name="Rank").click()
-        expect(tab.locator("#note")).to_have_text("Row 1: value is not a number: many")
-        tab.evaluate("poll()")
-        expect(tab.locator("#metrics")).to_contain_text("Requests that rank3")
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-        tab.get_by_role("link", name="API", exact=True).click()
+        tab.goto(f"http://127.0.0.1:{server.port}/docs")
         card = tab.locator(".operation", has_text="POST /v1/rank")
         card.get_by_role("button", name="Send").click()
         expect(card.locator("pre")).to_contain_text("unknown-feature")
@@ -145,7 +111,7 @@ def test_explanations_name_queries_and_documents_but_not_the_query_itself(tmp_pa
     named = camps.replace(query_columns={"text": text}, doc_title=titles)
     KnnRanker(n_neighbors=5, encoder=None).fit(named).save(tmp_path / "model", examples=named[:2])
     with Service({"model": tmp_path / "model"}) as service:
-        stored = service.examples()[0].candidates
+        stored = example_candidates(named, 0)
         assert (stored.text, stored.ids) == ("wish 0", ["0", "1", "2"])
         why = service.explain(stored)
         assert why.titles == {"0": "Movie 0", "1": "Movie 1", "2": "Movie 2"}
@@ -162,10 +128,10 @@ def test_a_model_with_memory_ranks_and_explains(tmp_path: Path):
     named = camps.replace(doc_id=np.tile(["a", "b", "c"], 20), query_columns={"text": texts})
     ranker = KinRanker(5, encoder=None, n_members=2, n_repeats=1).fit(named)
     memory = QueryMemory.of(named)
-    ranker.memory_ = MemoryPart(memory, np.arange(0), named.qid.astype(str))  # whether or not it pays
+    ranker.memory_ = MemoryPart(memory, np.arange(0), GrowingRows(named.qid.astype(np.str_)))  # whether or not it pays
     ranker.save(tmp_path / "model", examples=named[:2])
     with Service({"model": tmp_path / "model"}) as service:
-        asked = service.examples()[0].candidates
+        asked = example_candidates(named, 0)
         assert service.rank(asked).fallback is None
         why = service.explain(asked)
         assert why.local_weights is not None

@@ -13,7 +13,7 @@ from kinrank.data.parquet import read_parquet
 from kinrank.serve._judgments import Entry, JudgmentRow, merge_records, open_store
 from tests.serve.databases import sqlite_address
 
-RECORD = {"base": "f00", "feature_names": ["bm25", "age"], "vector": None, "columns": {}, "text": None}
+RECORD = {"base": "f00", "feature_names": ["bm25", "age"], "vector": None, "columns": {}, "text": None, "keys": {}}
 
 
 def row(qid: str, **grades: float) -> JudgmentRow:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from kinrank.errors import NotStoredError
+from kinrank.serve import _database
 from kinrank.serve._database import DATABASES as STORES
-from kinrank.serve._database import MIGRATIONS
 from kinrank.serve._judgments import JudgmentRow, JudgmentStore, open_store
+from tests.processes import PATIENCE
 from tests.serve.databases import DATABASES
 from tests.serve.judgment_store_checks import judgment_store_checks
 
@@ -123,7 +124,7 @@ def test_full_disk_loses_no_judgment(tmp_path: Path) -> None:
         [sys.executable, "-c", FILL, address],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         # The maximum file size of the process: beyond it, writes fail as on a full disk.
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)),
     )
@@ -140,15 +141,17 @@ def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         store.append("movies", [JudgmentRow("q1", "", "x")])
 
 
-def test_database_of_an_early_version_is_migrated_and_keeps_its_judgments(opened) -> None:
-    early = opened()
-    early.append("movies", [JudgmentRow("q1", "", "a")])
-    with early.database.writing() as execute:
-        execute("DROP TABLE kinrank_schema", ())
-    later = opened()
-    assert read_all(later) == ["q1"]
-    with later.database.reading() as execute:
-        assert execute("SELECT version FROM kinrank_schema", ()) == [(len(MIGRATIONS),)]
+def test_database_of_an_earlier_version_is_migrated_and_keeps_its_judgments(opened, monkeypatch) -> None:
+    opened().append("movies", [JudgmentRow("q1", "", "a")])
+    more = "ALTER TABLE kinrank_texts ADD COLUMN language TEXT", "INSERT INTO kinrank_news VALUES ('migrated')"
+    monkeypatch.setattr(_database, "MIGRATIONS", (*_database.MIGRATIONS, more))
+    for _ in range(2):  # the second one finds nothing to do
+        later = opened()
+        assert read_all(later) == ["q1"]
+        with later.database.reading() as execute:
+            assert execute("SELECT version FROM kinrank_schema", ()) == [(len(_database.MIGRATIONS),)]
+            assert execute("SELECT * FROM kinrank_news", ()) == [("migrated",)]
+            assert execute("SELECT language FROM kinrank_texts", ()) == []
 
 
 def test_database_of_a_later_version_is_left_alone(opened) -> None:

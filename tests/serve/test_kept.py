@@ -1,4 +1,4 @@
-"""A process that starts while the database is away applies the rules and judgments that it last had."""
+"""A process that starts while the database is away ranks by the judgments that it last had."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from kinrank.serve import CandidateSet, JudgedQuery, Service
 from kinrank.serve._http.app import create_app
 from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._judgments import Changes, JudgmentRow
-from kinrank.serve._kept import KeptCopy
-from kinrank.serve._rules import Action, Rule
+from kinrank.serve._learning import KeptCopy
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT
@@ -59,19 +58,16 @@ def judged(camps: Any, qid: int) -> JudgedQuery:
     return JudgedQuery(str(qid), candidates, camps[0].grades.tolist())
 
 
-def test_rules_and_judgments_hold_after_a_start_and_a_reload_without_the_database(start, camps, tmp_path: Path):
+def test_judgments_hold_after_a_start_and_a_reload_without_the_database(start, camps, tmp_path: Path):
     service = start()
-    service.rules.add(Rule.new("up", Action.HIDE, "b"))
     revision = service.judge([judged(camps, 900), judged(camps, 901)])
     service.withdraw(qid="901")
     wait_until(lambda: (service.slots["knn"].current.revision or 0) > revision)
-    wait_until(lambda: len(service.rules.book.rules) == 1)
     version, n_judged = service.slots["knn"].current.version, service.slots["knn"].current.judged_queries
     service.close()
     take_away(tmp_path)
     service = start(need_database=True)
     assert service.ready
-    assert service.rules.book.apply(service.rank(UP), "up").ids == ["c", "a"], "b is hidden"
     found = service.slots["knn"].current
     assert (found.version, found.judged_queries) == (version, n_judged)
     assert found.ranker.has_judged([900]).tolist() == [True]
@@ -86,10 +82,10 @@ def test_a_process_without_a_copy_is_not_ready_if_it_needs_the_database(start, m
     assert not service.ready
     client = Client(create_app(service, metrics=Metrics()))
     answer = client.get("/readyz")
-    assert (answer.status, answer.code) == (503, "no-rules")
+    assert (answer.status, answer.code) == (503, "no-judgments")
     assert client.post("/v1/rank", {"ids": UP.ids, "features": UP.features.tolist()}).status == 200
     (tmp_path / "judgments.db").unlink()  # the next connection makes an empty one
-    wait_until(lambda: service.ready, 20.0)
+    wait_until(lambda: service.ready)
     assert client.get("/readyz").status == 200
     client.runner.close()
 
@@ -111,9 +107,6 @@ def test_a_copy_of_another_database_or_another_revision_does_not_count(tmp_path:
     kept.keep_judgments("m:current", 20, Changes({}, 21, 21, "cc"))  # 10 to 20 are missing
     assert kept.judgments("m:current", 5) is None
     assert kept.judgments("m:current", 20) == Changes({}, 21, 21, "cc")
-    assert kept.rules() is None
-    kept.keep_rules([])
-    assert kept.rules() == []
     assert failures == []
     [file] = (tmp_path / "new").glob("*.db")
     assert file.stat().st_mode & 0o777 == 0o600
@@ -122,13 +115,13 @@ def test_a_copy_of_another_database_or_another_revision_does_not_count(tmp_path:
 def test_a_copy_that_cannot_be_used_stops_nothing(tmp_path: Path):
     failures: list[Exception] = []
     kept = KeptCopy(tmp_path, "postgresql://one/db", failures.append)
-    kept.keep_rules([Rule.new("up", Action.HIDE, "b")])
+    kept.keep_judgments("m:current", 0, Changes({}, 1, 1, ""))
     [file] = tmp_path.glob("*.db")
     file.write_bytes(b"not a database at all" * 100)
-    assert kept.rules() is None
+    assert kept.judgments("m:current", 0) is None
     kept.keep_judgments("m:current", 0, Changes({}, 1, 1, ""))
     assert kept.judgments("m:current", 0) is None
     assert [type(each).__name__ for each in failures] == ["DatabaseError"], "reported once"
     nowhere = KeptCopy(None, "postgresql://one/db", failures.append)
-    nowhere.keep_rules([])
-    assert nowhere.rules() is None
+    nowhere.keep_judgments("m:current", 0, Changes({}, 1, 1, ""))
+    assert nowhere.judgments("m:current", 0) is None

@@ -36,6 +36,24 @@ def test_keys_are_added_and_revoked_without_a_restart(tmp_path: Path):
     assert ring.find(second) is not None
 
 
+def test_keys_that_change_while_the_service_runs_are_reported(tmp_path: Path):
+    add_key(tmp_path / "keys", "one", Role.QUERY)
+    changes: list[str] = []
+    ring = KeyRing(tmp_path / "keys", on_change=lambda what, key: changes.append(f"{what} {key.name} {key.role}"))
+    assert changes == [], "those of the start have not changed"
+    add_key(tmp_path / "keys", "two", Role.ADMIN)
+    for _ in range(2):
+        ring.refresh()
+    assert changes == ["added two admin"]
+    (tmp_path / "keys").write_text((tmp_path / "keys").read_text().replace("one query", "one events"))
+    ring.refresh()
+    assert changes[1:] == ["removed one query", "added one events"]
+    (tmp_path / "keys").unlink()
+    for _ in range(2):
+        ring.refresh()
+    assert changes[3:] == ["removed one events", "removed two admin"]
+
+
 def test_key_is_added_to_a_file_without_a_final_newline(tmp_path: Path):
     file = tmp_path / "keys"
     first = add_key(file, "one", Role.QUERY)

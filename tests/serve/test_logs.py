@@ -5,26 +5,31 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import numpy as np
 import pytest
 
 from kinrank import KnnRanker
-from kinrank.errors import DamagedFolderError
+from kinrank.errors import DamagedFolderError, StoreUnavailableError
 from kinrank.registry import import_extra
 from kinrank.serve import CandidateSet, Fallback, Ranking, Service
+from kinrank.serve._events.log import EvidenceFeed
 from kinrank.serve._http.logs import JsonLog, log_event
+from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.run import log_libraries
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT, LogReader
-from tests.serve.observers import PATIENCE, RecordingObserver
+from tests.serve.observers import RecordingObserver
 
+DOCS = Path(__file__).parents[2] / "docs"
 UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
 
 
@@ -103,6 +108,28 @@ def test_library_records_are_logged_with_their_traceback(log: LogReader):
     (line,) = log.wait_for("server")
     assert (line["level"], line["message"]) == ("error", "failed 3 times")
     assert line["traceback"].endswith("ValueError: broken")
+
+
+def test_words_to_look_for_in_the_runbooks_are_those_of_the_log(log: LogReader):
+    """While the database is away, which is what the alert about choices that are not counted is about."""
+
+    def away(*_: object, **__: object) -> NoReturn:
+        raise StoreUnavailableError("the database is away")
+
+    metrics = Metrics()
+    store = SimpleNamespace(read=away)
+    feed = EvidenceFeed("default", store, lambda: 0, metrics)
+    feed.update(SimpleNamespace(choices=True, fitted="0123456789ab", ranker=SimpleNamespace(recent_=None)))
+    metrics.error("events", OSError("the database is away"))
+    log.wait_for("model")
+    log.wait_for("error")
+    for page in ("runbook.md", "on-call.md"):
+        [row] = [
+            line for line in (DOCS / page).read_text().splitlines() if line.startswith("| `KinrankChoicesNotCounted`")
+        ]
+        words = re.findall(r'`("\w+":"[\w-]+")`', row)
+        assert len(words) == 2
+        assert [word for word in words if word not in log.text] == []
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broken"), DamagedFolderError("broken")])

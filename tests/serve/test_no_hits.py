@@ -23,14 +23,15 @@ ANSWERING = replace(PATIENT, answer_with_kin=True, engine_seconds=60.0)
 class Shop(InMemoryEngine):
     """Knows the query "upwards", and counts searches."""
 
-    def __init__(self, *, seconds: float = 0.0) -> None:
+    def __init__(self) -> None:
         super().__init__([0.1, 0.9])
         self.asked: list[str] = []
-        self.seconds = seconds
+        self.elapsed = 0.0
+        self.seconds = 0.0
 
     def search(self, query: str, **options: Any) -> Hits:
         self.asked.append(query)
-        time.sleep(self.seconds)
+        self.elapsed += self.seconds
         return super().search(query.removesuffix("wards"), **options)
 
     def log(self, query: str, doc_ids: Any, **options: Any) -> LoggedFeatures:
@@ -59,8 +60,7 @@ def test_kin_is_a_suggestion_and_answers_only_if_wanted(make_client: Callable[..
     found = client.post("/v1/search", {"query": "upwrads", "filter": {"ids": {"values": ["d0"]}}}).json
     assert found["ids"] == ["d0"]
     # Those who are sent to the engine see what it finds.
-    shared = make_client(engine=Shop(), settings=replace(ANSWERING, engine_share=1.0))
-    found = shared.post("/v1/search", {"query": "upwrads"}).json
+    found = client.post("/v1/search", {"query": "upwrads"}, x_kinrank_model="engine").json
     assert (found["ids"], "kin" in found) == ([], False)
 
 
@@ -74,10 +74,14 @@ def test_a_flood_of_misspellings_does_not_double_the_load_of_the_engine(make_cli
 
 
 @pytest.mark.usefixtures("named")
-def test_a_slow_engine_is_not_asked_twice(make_client: Callable[..., Client]) -> None:
-    engine = Shop(seconds=1.2)
-    found = make_client(engine=engine, settings=replace(ANSWERING, engine_seconds=2.0)).post(
-        "/v1/search", {"query": "upwrads"}
-    )
+def test_a_slow_engine_is_not_asked_twice(make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, clock = Shop(), time.monotonic
+    client = make_client(engine=engine, settings=replace(ANSWERING, engine_seconds=3600.0))
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + engine.elapsed)
+    engine.seconds = 0.4 * 3600.0
+    assert client.post("/v1/search", {"query": "upwrads"}).json["ids"] == ["d1", "d0"]
+    engine.asked.clear()
+    engine.seconds = 0.6 * 3600.0
+    found = client.post("/v1/search", {"query": "upwrads"})
     assert (found.status, found.json["ids"], found.json["kin"]) == (200, [], "upwards")
     assert engine.asked == ["upwrads"]

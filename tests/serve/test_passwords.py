@@ -19,9 +19,6 @@ SECRET = "pa55"
 COMMANDS = [
     ["admin", "forget", "ADDRESS", "--client", "c1"],
     ["admin", "judgments", "ADDRESS", "--model", "m", "--withdraw-query", "q1"],
-    ["admin", "rules", "ADDRESS", "--query", "alien", "--pin", "d1"],
-    ["admin", "rules", "ADDRESS", "--remove", "999"],
-    ["admin", "audit", "ADDRESS"],
 ]
 
 
@@ -43,10 +40,9 @@ def test_commands_that_succeed(command: list[str], form: str, address: str):
     if form == "parameter":
         address = address.replace(f":{SECRET}@", "@") + f"?password={SECRET}"
     said = said_by(command, address)
-    assert "error" not in said or "there is no rule 999" in said
+    assert "error" not in said
     assert SECRET not in said
-    if command[1] != "audit":
-        assert "postgresql://...@127.0.0.1:" in said
+    assert "postgresql://...@127.0.0.1:" in said
 
 
 @pytest.mark.parametrize(
@@ -86,7 +82,7 @@ def test_a_service_whose_database_is_away(
     caplog.set_level(logging.INFO)
     address = f"postgresql://me:{SECRET}@127.0.0.1:1/kinrank"
     client = make_client(keys=True, key=secrets["admin"], judgments=address)
-    answers = [client.get(path).body for path in ("/v1/model", "/v1/rules", "/v1/audit", "/metrics", "/readyz")]
+    answers = [client.get(path).body for path in ("/v1/model", "/metrics", "/readyz")]
     answers.append(client.post("/v1/judgments/withdraw", {"qid": 1}).body)
     logged = [logging.Formatter().format(record) + str(vars(record).get("fields")) for record in caplog.records]
     assert any("learn-failed" in line for line in logged)

@@ -15,7 +15,7 @@ import uvicorn
 
 from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.middleware import STARTED, EarlyProtocol, RequestMiddleware, Slots
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -30,9 +30,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[uvicorn.Server]:
+def serving(app: Any, protocol: type[EarlyProtocol] = EarlyProtocol) -> Iterator[uvicorn.Server]:
     config = uvicorn.Config(
-        app, http=EarlyProtocol, port=0, lifespan="off", log_config=None, ws="none", timeout_keep_alive=600
+        app, http=protocol, port=0, lifespan="off", log_config=None, ws="none", timeout_keep_alive=600
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
@@ -40,7 +40,7 @@ def serving(app: Any) -> Iterator[uvicorn.Server]:
     wait_until(lambda: server.started)
     yield server
     server.force_exit = server.should_exit = True
-    thread.join(60)
+    thread.join(PATIENCE)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def server() -> Iterator[uvicorn.Server]:
 
 def connect(server: uvicorn.Server) -> socket.socket:
     connection = socket.create_connection(server.servers[0].sockets[0].getsockname())
-    connection.settimeout(60)
+    connection.settimeout(PATIENCE)
     return connection
 
 
@@ -166,16 +166,23 @@ def test_rejection_closes_a_connection_that_is_not_kept(overloaded: uvicorn.Serv
     assert b"connection: close\r\n" in response
 
 
-def test_clock_starts_with_the_head_and_not_with_the_task():
-    started: list[float] = []
-    handled: list[float] = []
+def test_clock_starts_with_the_head_and_not_with_the_task(monkeypatch: pytest.MonkeyPatch):
+    clock = [0.0]
+    times: list[tuple[float, float]] = []
+
+    class Busy(EarlyProtocol):
+        """Much happens between a head and its task."""
+
+        def on_headers_complete(self) -> None:
+            super().on_headers_complete()
+            clock[0] += 1.0
 
     async def note_time(scope: Any, receive: Any, send: Any) -> None:
-        handled.append(time.perf_counter())
-        started.append(scope[STARTED])
+        times.append((scope[STARTED], time.perf_counter()))
         await app(scope, receive, send)
 
-    with serving(note_time) as server, connect(server) as connection:
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    with serving(note_time, Busy) as server, connect(server) as connection:
         connection.sendall(GET)
         read_response(connection)
-    assert started[0] < handled[0]
+    assert times == [(0.0, 1.0)]

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kinrank.errors import EngineFailedError, EngineRefusedError, EngineUnreachableError, ParameterError
+from kinrank.errors import ParameterError
 from kinrank.memory.memory import Memory
 from kinrank.serve import Service, Settings
 from kinrank.serve._http.app import create_app
 from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.run import Options
 from kinrank.serve._keys import KeyRing
-from kinrank.serve._reranking import KEY, Upstream
+from tests.memory import abuse
 from tests.serve.asgi import Client, Response
 from tests.serve.conftest import PATIENT
+from tests.serve.databases import copy_file
 
 QUESTION, PARAPHRASE = "How do I reset my password?", "I want to reset my password"
 TEXTS = ["Pay by card.", "Log in with your email.", "Reset it under Settings."]
@@ -86,7 +84,7 @@ def test_an_empty_memory_returns_the_order_of_the_retriever(client: Client):
     assert order(ask(client, scores=[0.1, 0.1, 0.7])) == [2, 0, 1]
 
 
-@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
 def test_answers_as_the_clients_of_others_expect(client: Client, path: str):
     body = {
         "model": "rerank-v3.5",
@@ -151,6 +149,13 @@ def test_what_was_chosen_comes_first_for_a_paraphrase(client: Client, documents:
     assert answer["results"][0]["reason"] == f"chosen for *{QUESTION}*"
 
 
+def test_memory_starts_from_the_scores_of_another_reranker(client: Client):
+    scores = [0.1, 0.9, 0.5]
+    assert order(ask(client, scores=scores, model="m", top_n=2)) == [1, 2]
+    teach(client, "ann", "bob")
+    assert order(ask(client, PARAPHRASE, scores=scores))[0] == RIGHT
+
+
 def test_a_disliked_document_falls(client: Client):
     def score() -> float:
         return {hit["index"]: hit["relevance_score"] for hit in ask(client, PARAPHRASE)["results"]}[0]
@@ -168,10 +173,13 @@ def test_a_vote_can_be_taken_back(client: Client):
     assert ask(client)["results"][-1]["reason"] != f"chosen for *{QUESTION}*"
 
 
-def test_a_document_that_changed_starts_anew(client: Client):
+def test_nobody_can_delete_votes_by_sending_another_text(client: Client):
     teach(client, "ann", "bob")
-    changed = [*DOCUMENTS[:2], {"id": "account", "text": "Accounts are closed."}]
-    assert "nothing is known" in {hit["index"]: hit["reason"] for hit in ask(client, documents=changed)["results"]}[2]
+    changed = [*DOCUMENTS[:2], {"id": "account", "text": "Made up."}]
+    name = ask(client, "opening hours", documents=changed, user="mallory")["id"]
+    vote(client, name, "liked", "billing")
+    assert order(ask(client))[0] == RIGHT
+    assert order(ask(client, documents=changed))[0] == RIGHT
 
 
 def test_votes_that_do_not_count_are_reported(client: Client):
@@ -286,6 +294,28 @@ def test_lists_cannot_be_made_up_without_asking(client: Client):
     assert order(ask(client)) == [0, 1, 2]
 
 
+class Http:
+    """The door of /v1/rerank."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def like(self, question: str, documents: list[str], liked: str, user: str | None) -> None:
+        found = [{"id": name, "text": name} for name in documents]
+        name = ask(self.client, question, found, **({} if user is None else {"user": user}))["id"]
+        assert vote(self.client, name, "liked", liked).json["events"] == 1
+
+    def first(self, question: str, documents: list[str]) -> str:
+        found = [{"id": name, "text": name} for name in documents]
+        return documents[order(ask(self.client, question, found))[0]]
+
+
+# Python's caller without a name is the owner, who teaches; callers over HTTP without one may be one person.
+@pytest.mark.parametrize("attack", [*abuse.ATTACKS, abuse.templates_without_a_name])
+def test_one_person_moves_no_first_place(client: Client, attack: Callable[[abuse.Door, abuse.World], None]):
+    abuse.check(Http(client), attack)
+
+
 # --- without a model, without a memory --------------------------------------------------------------------------------
 
 
@@ -317,11 +347,6 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
         Options({}, **options).check()
 
 
-def test_the_upstream_must_be_an_address():
-    with pytest.raises(ParameterError, match="must begin with http"):
-        Settings(rerank_upstream="localhost:8000/v1/rerank")
-
-
 # --- what may fail ----------------------------------------------------------------------------------------------------
 
 
@@ -334,7 +359,7 @@ def test_a_memory_that_is_slow_or_broken_costs_no_answer(make: Make):
     memory.close()
     broken = ask(client)
     assert (order(broken), broken["fallback"]) == ([0, 1, 2], "model-error")
-    assert vote(client, broken["id"], "liked", "account").json["ignored"] == {"unknown list (known for 7 days)": 1}
+    assert vote(client, broken["id"], "liked", "account").code == "not-kept"
     page = client.get("/metrics").body.decode()
     assert 'kinrank_fallbacks_total{model="memory",reason="late"} 1.0' in page
     assert 'kinrank_fallbacks_total{model="memory",reason="model-error"} 1.0' in page
@@ -347,110 +372,19 @@ def test_votes_that_cannot_be_stored_can_be_sent_again(client: Client):
     assert (response.status, response.code) == (503, "not-kept")
 
 
-@contextmanager
-def reranker(answer: Callable[[dict[str, Any]], tuple[int, Any]]) -> Iterator[tuple[str, list[Any]]]:
-    """Serve another reranker, and record what it is sent."""
-    seen: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            seen.append((self.headers["Authorization"], body))
-            status, content = answer(body)
-            raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-            try:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-            except OSError:
-                pass  # the caller did not wait
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/rerank", seen
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def scored(*scores: float) -> tuple[int, Any]:
-    return 200, {"results": [{"index": place, "relevance_score": score} for place, score in enumerate(scores)]}
-
-
-def test_memory_starts_from_the_scores_of_another_reranker(make: Make, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(KEY, "secret")
-    with reranker(lambda _: scored(0.1, 0.9, 0.5)) as (url, seen):
-        client = make(settings=Settings(deadline=60.0, rerank_upstream=url, rerank_seconds=60.0))
-        assert order(ask(client, model="m", top_n=2)) == [1, 2]
-        assert seen == [
-            ("Bearer secret", {"model": "m", "query": QUESTION, "documents": TEXTS, "return_documents": False})
-        ]
-        assert order(ask(client, scores=[3, 2, 1])) == [0, 1, 2]  # given scores need no other ones
-        assert len(seen) == 1
-        teach(client, "ann", "bob")
-        assert order(ask(client, PARAPHRASE))[0] == RIGHT
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        (500, {}),
-        (401, {}),
-        (200, b"not JSON"),
-        (200, []),
-        (200, {"results": [{"index": 0, "relevance_score": 1.0}]}),  # not for every document
-        (200, {"results": [{"index": place, "relevance_score": float("nan")} for place in range(3)]}),
-        (200, b"[" * 100_000),
-    ],
-)
-def test_without_a_sound_answer_of_it_the_order_of_the_retriever_counts(make: Make, answer: tuple[int, Any]):
-    with reranker(lambda _: answer) as (url, _):
-        client = make(settings=Settings(deadline=60.0, rerank_upstream=url, rerank_seconds=60.0))
-        got = ask(client)
-        assert (order(got), got["fallback"]) == ([0, 1, 2], "upstream-down")
-        teach(client, "ann", "bob")
-        assert order(ask(client, PARAPHRASE))[0] == RIGHT  # memory still counts
-        page = client.get("/metrics").body.decode()
-        assert 'kinrank_fallbacks_total{model="memory",reason="upstream-down"} 4.0' in page
-
-
-def test_a_slow_one_is_not_waited_for_and_then_left_alone(make: Make):
-    wake = threading.Event()
-
-    def sleep(_: Any) -> tuple[int, Any]:
-        wake.wait(30)
-        return scored(1, 2, 3)
-
-    with reranker(sleep) as (url, seen):
-        client = make(settings=Settings(deadline=60.0, rerank_upstream=url, rerank_seconds=0.1))
-        for _ in range(5):
-            start = time.monotonic()
-            assert ask(client)["fallback"] == "upstream-down"
-            assert time.monotonic() - start < 20
-        time.sleep(0.2)  # the calls end a moment after their requests
-        asked = len(seen)
-        assert ask(client)["fallback"] == "upstream-down"
-        assert len(seen) == asked == 5
-        wake.set()
-
-
-def test_failures_of_it_are_told_apart():
-    upstream = Upstream("http://127.0.0.1:1/v1/rerank", 0.2)
-    with pytest.raises(EngineUnreachableError, match="cannot be reached"):
-        upstream.scores("q", ["a"], None)
-    for status, error in ((422, EngineRefusedError), (503, EngineFailedError)):
-        with (
-            reranker(lambda _, status=status: (status, {})) as (url, _),
-            pytest.raises(error, match=f"status {status}"),
-        ):
-            Upstream(url, 5.0).scores("q", ["a"], None)
+def test_a_restored_copy_of_the_memory_is_counted(make: Make, tmp_path: Path):
+    client = make()
+    teach(client, "ann")
+    copy_file(str(tmp_path / "memory.db"), str(tmp_path / "dump.db"))
+    teach(client, "bob", "eve")
+    ask(client)
+    copy_file(str(tmp_path / "dump.db"), str(tmp_path / "memory.db"))
+    ask(client)
+    page = client.get("/metrics").body.decode()
+    assert 'kinrank_memory_store{what="restored"} 1.0' in page
+    assert 'kinrank_memory_store{what="lost"} 2.0' in page  # the votes of bob and eve
+    assert 'kinrank_memory_store{what="failures"} 0.0' in page
+    assert votes_on(client, "account") == 1
 
 
 def test_opensearch_can_call_it_as_a_remote_model(client: Client):

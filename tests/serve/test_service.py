@@ -24,9 +24,9 @@ from kinrank.engines import FeatureSet
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, Fallback, Ranking, Service, Settings
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 from tests.serve.conftest import PATIENT
-from tests.serve.observers import PATIENCE, Deliveries, RecordingObserver
+from tests.serve.observers import Deliveries, RecordingObserver
 
 
 def to_candidates(query: QuerySet) -> CandidateSet:
@@ -183,16 +183,6 @@ def test_deadline_and_backlog_limit_the_wait_for_a_model_that_hangs(models: Path
     service.close()
 
 
-def test_two_models_are_interleaved(service: Service, up: CandidateSet):
-    deliveries = Deliveries()
-    service.submit_interleaved(up, ("knn", "single"), "r1", deliveries)
-    service.submit_interleaved(up, ("knn", "unknown"), "r1", deliveries)
-    interleaved, failed = sorted(deliveries.wait(2), key=lambda ranking: ranking.fallback is not None)
-    assert sorted(interleaved.ids) == ["a", "b", "c"]
-    assert set(interleaved.teams or []) == {"knn", "single"}
-    assert (failed.ids, failed.teams, failed.fallback) == (up.ids, None, Fallback.NO_MODEL)
-
-
 def test_weights_reproduce_the_ranking(service: Service, up: CandidateSet):
     weights = service.weights(up).weights
     assert weights is not None
@@ -308,7 +298,7 @@ def test_changed_folder_is_loaded_and_damaged_one_refused(
     KnnRanker(7).fit(camps).save(models / "knn", examples=camps[:5])
     wait_until(lambda: service.slots["knn"].current is not before)
     loaded = service.slots["knn"].current
-    damaged = models / "knn" / "examples.scores.npy"
+    [damaged] = (models / "knn").rglob("examples.scores.npy")
     raw = bytearray(damaged.read_bytes())
     raw[-1] ^= 1
     (models / "new").write_bytes(raw)
@@ -324,7 +314,7 @@ def test_changed_folder_is_loaded_and_damaged_one_refused(
 
 
 def test_files_truncated_in_place_do_not_crash_the_process(service: Service, models: Path, up: CandidateSet):
-    for file in (models / "knn").glob("*.npy"):
+    for file in (models / "knn").rglob("*.npy"):
         os.truncate(file, 0)
     assert service.rank(up).ids == ["b", "c", "a"]
     wait_until(lambda: service.slots["knn"].refusal is not None)

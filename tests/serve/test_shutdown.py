@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +18,12 @@ import pytest
 
 from kinrank.serve._keys import Role, add_key
 from tests.conftest import missing
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.servers import RANKED, UP, free_port, one_thread
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "kinrank@.service"
-SOON = 15.0  # seconds; the processes of these tests would otherwise go on for a minute or more
 HANGING_SERVER = """
 import sys, time
 from kinrank.serve import Service, Settings
@@ -55,7 +53,7 @@ def running(command: list[str | Path], log: Path) -> Iterator[subprocess.Popen[b
 
 
 def status(port: int, method: str, path: str, body: bytes | None = None, key: str = "") -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
         connection.request(method, path, body, headers)
@@ -76,7 +74,7 @@ def test_calls_that_hang_do_not_keep_the_process_from_exiting(tmp_path: Path):
         code, body = status(port, "POST", "/v1/weights", UP)
         assert (code, json.loads(body)["fallback"]) == (200, "late")  # the call goes on in its thread
         process.send_signal(signal.SIGTERM)
-        assert process.wait(SOON) == 1  # forced, because the database does not close either
+        assert process.wait(PATIENCE) == 1  # forced, because the database does not close either
     assert '"event":"draining"' in (tmp_path / "log").read_text()
 
 
@@ -95,7 +93,7 @@ def test_unit_serves_on_the_socket_of_systemd_until_a_second_sigterm(models: Pat
         *listen,
         *kinrank,
         *(here.get(each, each) for each in args),
-        "--set=drain_seconds=60",
+        f"--set=drain_seconds={10 * PATIENCE:g}",
         "--deadline=60000",
     ]
     with running(command, log) as process:
@@ -105,10 +103,8 @@ def test_unit_serves_on_the_socket_of_systemd_until_a_second_sigterm(models: Pat
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: status(port, "GET", "/readyz")[0] == 503)
         assert status(port, "POST", "/v1/rank", UP, key)[0] == 200  # it drains
-        start = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        process.wait(SOON)
-        assert time.monotonic() - start < SOON
+        process.wait(PATIENCE)  # it would go on draining
     assert '"event":"stopped"' in log.read_text()  # not killed
 
 

@@ -7,15 +7,17 @@ import http.client
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.common import memory_mb
 from kinrank.serve._http.middleware import Slots
 from kinrank.serve._http.responses import HttpError
+from tests.processes import PATIENCE
 from tests.serve.asgi import Client, Response
 from tests.serve.conftest import PATIENT
 from tests.serve.servers import one_thread, serving
@@ -24,26 +26,43 @@ UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
 HEAD = {"type": "http.request", "body": b"{", "more_body": True}
 
 
-async def later(client: Client, seconds: float) -> Response:
-    await asyncio.sleep(seconds)
-    return await client.request("POST", "/v1/rank", json.dumps(UP).encode())
+MANY = PATIENT.in_flight + 12
+
+
+async def answers_beside(
+    client: Client, waiting: list[Coroutine[Any, Any, Response]]
+) -> tuple[list[Response], list[Response]]:
+    """Send requests that wait until the end of the test, if they are not rejected, and others meanwhile."""
+    tasks = [asyncio.create_task(each) for each in waiting]
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.sleep(0)  # all of them start
+        # Until all slots are free, but for that of this request.
+        while b"\nkinrank_in_flight 1.0\n" not in (await client.request("GET", "/metrics", b"")).body:
+            await asyncio.sleep(0.01)
+        others = await asyncio.gather(*(client.request("POST", "/v1/rank", json.dumps(UP).encode()) for _ in range(50)))
+    rejected = [task.result() for task in tasks if task.done()]
+    assert MANY - PATIENT.in_flight <= len(rejected) <= MANY - 50  # the others still wait
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return rejected, others
 
 
 def test_slow_bodies_turn_nobody_else_away(make_client: Callable[..., Client]):
-    client = make_client(settings=replace(PATIENT, body_seconds=1.5))
-    slow = [client.request_messages("POST", "/v1/rank", [HEAD]) for _ in range(140)]
-    answers = client.gather(*slow, *(later(client, 0.3 + number / 100) for number in range(50)))
-    assert Counter(answer.status for answer in answers[140:]) == {200: 50}
-    assert {answer.status for answer in answers[:140]} == {408, 503}
+    client = make_client(settings=replace(PATIENT, body_seconds=2 * PATIENCE))
+    slow = [client.request_messages("POST", "/v1/rank", [HEAD]) for _ in range(MANY)]
+    rejected, others = client.runner.run(answers_beside(client, slow))
+    assert Counter(answer.status for answer in others) == {200: 50}
+    assert {answer.code for answer in rejected} <= {"slow-body", "overloaded"}
 
 
 def test_waiting_for_a_revision_turns_nobody_else_away(make_client: Callable[..., Client]):
-    client = make_client(settings=replace(PATIENT, revision_seconds=1.5))
+    client = make_client(settings=replace(PATIENT, revision_seconds=2 * PATIENCE))
     raw = json.dumps(UP).encode()
-    waiting = [client.request("POST", "/v1/rank", raw, x_kinrank_revision="999999") for _ in range(140)]
-    answers = client.gather(*waiting, *(later(client, 0.3 + number / 100) for number in range(50)))
-    assert Counter(answer.status for answer in answers[140:]) == {200: 50}
-    assert {answer.code for answer in answers[:140]} <= {"stale", "overloaded"}
+    waiting = [client.request("POST", "/v1/rank", raw, x_kinrank_revision="999999") for _ in range(MANY)]
+    rejected, others = client.runner.run(answers_beside(client, waiting))
+    assert Counter(answer.status for answer in others) == {200: 50}
+    assert {answer.code for answer in rejected} <= {"stale", "overloaded"}
 
 
 def test_one_key_leaves_slots_for_others():

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinrank import KnnRanker
+from kinrank import KinRanker, KnnRanker
+from kinrank.kin.encoders import make_encoder
+from kinrank.kin.encoders.guard import EncoderGuard
 from kinrank.serve import CandidateSet, Service
 from kinrank.serve._served_model import QueryEncoder
-from kinrank.serve.messages import Fallback, JudgedQuery
-from kinrank.serve.observer import Observer
+from kinrank.serve.messages import Fallback, JudgedQuery, Observer
 from tests.processes import wait_until
 from tests.rankers.test_texts import Camps, camps_by_text
 from tests.serve.conftest import PATIENT
@@ -30,9 +31,13 @@ class Stages(Observer):
 
     def __init__(self) -> None:
         self.stages: list[str] = []
+        self.errors: list[str] = []
 
     def stage(self, stage: str, seconds: float, queries: int = 1) -> None:
         self.stages.append(stage)
+
+    def error(self, where: str, error: BaseException) -> None:
+        self.errors.append(where)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +101,26 @@ def test_a_failing_encoder_falls_back_and_reports(service: Service):
     assert (ranking.ids, ranking.fallback) == (["a", "b", "c"], Fallback.ENCODER)
     assert "load it with kinrank.load" in str(ranking.detail)
     assert service.weights(candidates("cheap phone 0"), model="custom").fallback is Fallback.ENCODER
+
+
+def test_a_ranker_that_finds_kin_by_letters_too_ranks_on(observer: Stages):
+    settings = {"memory": False, "n_members": 2, "n_repeats": 1, "trees": "lambdamart(n_trees=5)"}
+    ranker = KinRanker(5, encoder=Camps(), **settings).fit(camps_by_text())
+    assert ranker.guard_ is not None
+
+    def down(texts: list[str]) -> None:
+        raise ConnectionError(texts)
+
+    ranker.guard_ = EncoderGuard(make_encoder(down), ranker.guard_.width)
+    encoder = QueryEncoder(ranker)
+    for failures in (1, 2):
+        vector = encoder(candidates("cheap phone 0"), observer).vector
+        assert vector is not None
+        assert vector.tolist() == [0.0] * ranker.guard_.width
+        assert ranker.guard_.failures == failures
+    assert observer.errors == ["encode"] * 2
+    ranker.guard_ = EncoderGuard(make_encoder(Camps()), ranker.guard_.width)
+    assert QueryEncoder(ranker)(candidates("cheap phone 0"), observer).vector.any()
 
 
 def test_a_query_without_text_falls_back(service: Service):

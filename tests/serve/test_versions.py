@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +16,17 @@ import kinrank.serve._models
 from kinrank.cli import app
 from kinrank.data.files import filesystem_of
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, RejectedModelError
-from kinrank.serve import CandidateSet, Service, Settings
+from kinrank.serve import CandidateSet, Fallback, Service, Settings
+from kinrank.serve._http.app import create_app
+from kinrank.serve._http.metrics import Metrics
+from kinrank.serve._keys import KeyRing
+from kinrank.serve._ranking import Job
 from kinrank.serve._sources import FolderSource
-from kinrank.store import Arm, VersionStore, fingerprint
+from kinrank.store import VersionStore, fingerprint
 from tests.processes import wait_until
+from tests.serve.asgi import Client
 from tests.serve.objects import object_store
-from tests.serve.observers import RecordingObserver
+from tests.serve.observers import Deliveries, RecordingObserver
 
 POLLING = Settings(deadline=60.0, poll_interval=0.02)
 
@@ -47,7 +54,7 @@ def overwrite(address: str, path: str, content: bytes) -> None:
 
 def published(store: VersionStore, model: Path) -> str:
     version = store.publish(model)
-    store.set_rollout({"current": Arm(version.name)})
+    store.use(version)
     return version.fitted
 
 
@@ -72,7 +79,7 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
         files.delete_file(f"{root}/versions/{version.name}/manifest.json")
         # Another process without a copy in its cache meets the incomplete version.
         with Service({"default": address}, settings=POLLING) as other:
-            store.set_rollout({"current": Arm(version.name)})
+            store.use(version)
             wait_until(lambda: "has no manifest.json" in str(other.slots["default"].refusal))
             assert other.rank(up).version == first
             overwrite(address, f"versions/{version.name}/manifest.json", content)
@@ -81,25 +88,54 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
         wait_until(lambda: slot.current is not None and slot.current.version == second)
     listed = json.loads(kinrank_command("admin", "models", address, "--json"))
     assert [(row["number"], row["version"], row["in_use"]) for row in listed] == [
-        (1, first, []),
-        (2, second, ["current"]),
+        (1, first, False),
+        (2, second, True),
     ]
     assert observer.errors == []
 
 
-@pytest.mark.parametrize(
-    ("roles", "message"),
-    [
-        (["--canary", "0.1", "--use", "1"], "--publish takes --canary SHARE, or no other option"),
-        (["--use", "1"], "--publish takes --canary SHARE, or no other option"),
-        (["--canary", "2:0.1"], "write SHARE, such as 0.05, got '2:0.1'"),
-        (["--canary", "1.5"], "share"),
-    ],
-)
-def test_new_version_has_one_role(tmp_path: Path, models: Path, roles: list[str], message: str):
-    done = CliRunner().invoke(app, ["admin", "models", str(tmp_path), "--publish", str(models / "knn"), *roles])
+def test_versions_are_published_reloaded_and_rolled_back_over_http(
+    tmp_path: Path, models: Path, secrets: dict[str, str]
+):
+    store, metrics = VersionStore(tmp_path / "store"), Metrics()
+    first, second = published(store, models / "knn"), store.publish(models / "single").fitted
+    settings = Settings(deadline=60.0, poll_interval=3600.0)  # only a reload looks for another version
+    service = Service({"default": tmp_path / "store"}, settings=settings, observer=metrics)
+    client = Client(create_app(service, metrics=metrics, keys=KeyRing(tmp_path / "keys")), secrets["admin"])
+    body = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
+    with service, client.runner:
+        for number, fitted in ((1, first), (2, second), (1, first)):
+            kinrank_command("admin", "models", tmp_path / "store", "--use", number)
+            assert client.post("/v1/model/reload", {}).json == {"model": "default", "version": fitted}
+            assert client.get("/v1/model").json["models"]["default"]["loaded"]["version"] == fitted
+            assert client.post("/v1/rank", body).json["version"] == fitted
+        for fitted, queries in ((first, 2), (second, 1)):
+            for line in (
+                f'kinrank_results_total{{model="default",result="ranked",version="{fitted}"}} {queries}.0',
+                f'kinrank_rank_seconds_count{{model="default",version="{fitted}"}} {queries}.0',
+            ):  # counted after the response
+                wait_until(lambda line=line: line in client.get("/metrics").body.decode())
+
+
+def test_result_after_the_deadline_counts_as_late(models: Path, up: CandidateSet):
+    results = Counter[tuple[str, str, Fallback | None]]()
+
+    class Results(RecordingObserver):
+        def result(self, model: str, version: str, fallback: Fallback | None) -> None:
+            results[model, version, fallback] += 1
+
+    with Service({"default": models / "knn"}, settings=POLLING, observer=Results()) as service:
+        delivered, now = Deliveries(), time.perf_counter()
+        service.workers.rankers["default"]([Job(up, now, now, delivered)])
+        assert delivered.wait(1)[0].fallback is None
+    assert results == {("default", fingerprint(models / "knn"), Fallback.LATE): 1}
+
+
+def test_a_new_version_is_in_use_without_another_option(tmp_path: Path, models: Path):
+    command = ["admin", "models", str(tmp_path), "--publish", str(models / "knn"), "--use", "1"]
+    done = CliRunner().invoke(app, command)
     assert done.exit_code == 2
-    assert message in done.stderr
+    assert "--publish puts the model into use: leave out --use" in done.stderr
     assert VersionStore(tmp_path).versions() == []
 
 
@@ -166,14 +202,12 @@ def test_unknown_and_ambiguous_versions_are_refused(tmp_path: Path, models: Path
     assert store.find(fingerprint(models / "knn")).name == name
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b'{"current": 1}', b'{"current": {"version": "../../etc"}}', b'{"current": {"share": 1}}']
-)
-def test_invalid_rollout_is_refused_and_the_model_stays(tmp_path: Path, models: Path, up: CandidateSet, content: bytes):
+@pytest.mark.parametrize("content", [b"", b"../../etc", b"\xff\0", b"1"])
+def test_invalid_pointer_is_refused_and_the_model_stays(tmp_path: Path, models: Path, up: CandidateSet, content: bytes):
     store, observer = VersionStore(tmp_path / "store"), RecordingObserver()
     fitted = published(store, models / "knn")
     with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
-        overwrite(str(tmp_path / "store"), "rollout.json", content)
+        overwrite(str(tmp_path / "store"), "current", content)
         wait_until(lambda: "kinrank admin models --use" in str(service.slots["default"].refusal))
         assert service.rank(up).version == fitted
         with pytest.raises(RejectedModelError, match="kinrank admin models --use"):

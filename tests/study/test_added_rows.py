@@ -14,7 +14,6 @@ from kinrank.errors import LeakError
 from kinrank.study._leaks import find_added_rows
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
-from kinrank.study.tuning import Plan, tune
 
 N_QUERIES, N_HITS, N_ADDED = 60, 12, 2
 
@@ -91,7 +90,7 @@ def test_generated_worlds_are_clean():
     assert find_added_rows(make_two_camps(n_queries=60, seed=0)) is None
 
 
-def test_studies_refuse_features_that_give_the_grade_away(tmp_path: Path):
+def test_studies_refuse_features_that_give_the_grade_away():
     leaking = engine_log(added=True)
     reason = "50% of the relevant candidates have 'engine' empty, and 0.0% of the others"
     for leaks in ("refuse", "drop"):
@@ -99,8 +98,6 @@ def test_studies_refuse_features_that_give_the_grade_away(tmp_path: Path):
             headroom(leaking, leaks=leaks)
     with pytest.raises(LeakError, match=reason):
         run_experiment(["single"], leaking, folds=3)
-    with pytest.raises(LeakError, match=reason):
-        tune(leaking, tmp_path, Plan(families=["single"], n_trials=1))
     kept = run_experiment(["single"], leaking, folds=3, leaks="warn")
     assert all(report.added is not None for report in kept.leaks)
     run_experiment(["single"], engine_log(added=False), folds=3)

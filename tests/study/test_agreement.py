@@ -25,16 +25,14 @@ from kinrank.study._folds import wanted_families
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
 from kinrank.study.report import collect
-from kinrank.study.report._words import headline, points
+from kinrank.study.report._page import headline, points
 from kinrank.study.study import Study
-from kinrank.study.tuning import Plan, tune
 from kinrank.study.validation import validate
+from tests.conftest import THOROUGH
 from tests.study import worlds
 
 MEASURE = NDCG @ 10
 KIN, LINEAR = "kin", "single(learner=rankrls)"
-FAMILIES = ("single", "kin", "lambdamart")
-N_TRIALS = 9  # three linear models, two of kin, three LightGBM, and kin without local models
 
 
 @pytest.fixture(autouse=True)
@@ -46,11 +44,10 @@ def _one_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grow few trees where they do not matter, to save time."""
-    for module in ("kinrank.rankers.kin._settings", "kinrank.study.tuning"):
-        monkeypatch.setattr(f"{module}.MOST_TREES", 80)
+    monkeypatch.setattr("kinrank.rankers.kin._settings.MOST_TREES", 80)
 
 
-def answers(train: QuerySet, test: QuerySet, folder: Path) -> dict[str, Answer]:
+def answers(train: QuerySet, test: QuerySet) -> dict[str, Answer]:
     """Ask every tool about the same queries."""
     study = Study.split(train, test, families=wanted_families(None, train, [KinRanker().capabilities.remembers]))
     kin = KinRanker().fit(train)
@@ -62,17 +59,13 @@ def answers(train: QuerySet, test: QuerySet, folder: Path) -> dict[str, Answer]:
         "train --validate": validate("kin", kin, study).answer,
         "compare": run_experiment([KIN, LINEAR], test, train=train).answer,
         "report": report.answer,
-        "tune": tune(train, folder, Plan(FAMILIES, n_trials=N_TRIALS), validation=test).answer,
     }
 
 
 def check_agreement(found: dict[str, Answer], expected: tuple[str, str] | None = None) -> None:
-    """Fail if two tools differ in a difference, its p-values or the decision.
-
-    `tune` tries other settings of the same rankers, so that its differences may be others; its decision may not.
-    """
+    """Fail if two tools differ in a difference, its p-values or the decision."""
     texts = "\n".join(f"{tool}: {answer.text}" for tool, answer in found.items())
-    first, *others = [answer for tool, answer in found.items() if tool != "tune"]
+    first, *others = found.values()
     for other in others:
         for claim, same in ((other.gain, first.gain), (other.own, first.own)):
             assert (claim is None) == (same is None), texts
@@ -140,27 +133,28 @@ def shown(verdict: str | None) -> str:
     ("world", "expected"),
     [(worlds.with_intents, ("gain", "gain")), (worlds.without_intents, ("no gain", "no gain"))],
 )
-def test_tools_agree_on_generated_queries(world: Callable[[int], QuerySet], expected: tuple[str, str], tmp_path: Path):
+def test_tools_agree_on_generated_queries(world: Callable[[int], QuerySet], expected: tuple[str, str]):
     queries = world(420)
-    check_agreement(answers(queries[:260], queries[260:], tmp_path), expected)
+    check_agreement(answers(queries[:260], queries[260:]), expected)
 
 
-def test_tools_agree_on_generated_queries_for_trees(tmp_path: Path):
+def test_tools_agree_on_generated_queries_for_trees():
     queries = worlds.for_trees(420)
-    check_agreement(answers(queries[:260], queries[260:], tmp_path), ("no gain", "no gain"))
+    check_agreement(answers(queries[:260], queries[260:]), ("no gain", "no gain"))
 
 
 @pytest.mark.data("text/mwmbl")
 @pytest.mark.slow
-def test_tools_agree_on_a_fold_of_web_search(data_dir: Path, tmp_path: Path):
+def test_tools_agree_on_a_fold_of_web_search(data_dir: Path):
     queries, fold = judged_text("mwmbl")
-    check_agreement(answers(queries[fold > 3][::2], queries[fold == 1], tmp_path))
+    step = 1 if THOROUGH else 4
+    check_agreement(answers(queries[fold > 3][:: 2 * step], queries[fold == 1][::step]))
 
 
 @pytest.mark.data("text/msrd")
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_trees")
-def test_tools_agree_on_a_sample_of_movie_search(data_dir: Path, tmp_path: Path):
+def test_tools_agree_on_a_sample_of_movie_search(data_dir: Path):
     parts = msrd()
     train, test = (parts[part][np.arange(0, len(parts[part]), step)] for part, step in (("train", 60), ("test", 10)))
-    check_agreement(answers(train, test, tmp_path))
+    check_agreement(answers(train, test))

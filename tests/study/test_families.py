@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kinrank.errors import DataError, ParameterError
+from kinrank.kin.families import families_of
 from kinrank.measure import NDCG, compare_paired
-from kinrank.memory.kin import families_of
 from kinrank.registry import import_extra
 from kinrank.study._folds import COLUMN, has_near
 from kinrank.study._records import comparison_record, headroom_record
@@ -73,7 +73,8 @@ def test_too_few_families_are_an_error_only_if_asked_for() -> None:
     queries = in_families(np.arange(60) // 30)
     found = run_experiment(["single", MEMORY], queries, folds=4)
     assert found.notes == (
-        "60 queries are of 2 families of similar texts (similarity above 0.6), too few to keep them together",
+        "60 queries are of 2 families of similar texts (similarity above 0.6), the largest of 30, too few to keep them "
+        "together",
     )
     with pytest.raises(DataError, match="60 queries in 2 groups are too few"):
         run_experiment(["single", MEMORY], queries, folds=4, families=True)

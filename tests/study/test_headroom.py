@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 
 from benchmarks.common import letor_part, msrd
-from kinrank import KinRanker, KnnRanker
+from kinrank import KinRanker, KnnRanker, SingleRanker
 from kinrank.data.queryset import QuerySet
+from kinrank.data.split import fold_queries
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import AP, NDCG, compare_paired
 from kinrank.parallel import use_threads
 from kinrank.progress import on_progress
+from kinrank.rankers._local.choose import choose_neighbors
 from kinrank.registry import import_extra
 from kinrank.study._answer import RUNGS
 from kinrank.study._records import headroom_record
-from kinrank.study.headroom import Headroom, scores_by_own_judgments
+from kinrank.study.headroom import Headroom, scores_by_own_judgments, sweep_neighbors
 from kinrank.study.headroom import headroom as study
 from kinrank.study.ladder import climb, fit_rungs, missing_memory, rungs_to_fit
 from kinrank.study.study import Study
@@ -199,3 +201,53 @@ def test_mq2007_does_not_gain(data_dir: Path):
     found = headroom(queries, ranker=KinRanker(reference=24))
     assert found.answer.verdict == "none"
     assert found.answer.gain.paired.interval[1] < 0.005
+
+
+@pytest.fixture(scope="module")
+def intents() -> QuerySet:
+    return make_intents(160, 0, n_docs=12, n_features=6, spread=1.0)
+
+
+def values_of(ranker: KnnRanker | SingleRanker, queries: QuerySet) -> np.ndarray:
+    return (NDCG @ 10).per_query(ranker.predict(queries), queries.grades, queries.offsets)
+
+
+def test_sweep_equals_cross_validation_of_every_setting(intents: QuerySet):
+    folds = list(fold_queries(intents, 3))
+    choice = sweep_neighbors(KnnRanker(), folds, NDCG @ 10, counts=(5, 20), strengths=(None, 0.1))
+    for (k, strength), quality in choice.quality.items():
+        prior = {"prior": "none"} if strength is None else {"prior": "global", "prior_strength": strength}
+        values = [values_of(KnnRanker(k, **prior).fit(train), test) for train, test in folds]
+        assert quality == pytest.approx(np.concatenate(values).mean(), abs=1e-6)
+    single = [values_of(SingleRanker("rankrls").fit(train), test) for train, test in folds]
+    assert choice.single == pytest.approx(np.concatenate(single).mean(), abs=1e-6)
+    few = sweep_neighbors(KnnRanker(), folds, NDCG @ 10, counts=(5,), strengths=(None,), enough=40)
+    subsample = folds[0][1][np.linspace(0, len(folds[0][1]) - 1, 40).astype(int)]
+    assert few.quality[5, None] == pytest.approx(KnnRanker(5, prior="none").fit(folds[0][0]).score(subsample), abs=1e-6)
+
+
+def test_k_must_be_possible_in_every_fold(intents: QuerySet):
+    folds = [(intents[:40], intents[100:110]), (intents[:100], intents[110:])]
+    choice = sweep_neighbors(KnnRanker(), folds, NDCG @ 10, counts=(5, 20, 50), strengths=(None,))
+    assert {k for k, _ in choice.quality} == {5, 20}
+    assert choice.n_queries == 60
+
+
+def test_folds_without_values_are_ignored(intents: QuerySet):
+    measure = NDCG(no_relevant="skip") @ 10
+    train, test = intents[:80], intents[80:120]
+    nothing_relevant = intents[120:].replace(y=np.zeros(intents[120:].n_rows))
+    alone = sweep_neighbors(KnnRanker(), [(train, test)], measure, counts=(5,), strengths=(None,))
+    both = sweep_neighbors(
+        KnnRanker(), [(train, test), (train, nothing_relevant)], measure, counts=(5,), strengths=(None,)
+    )
+    assert both == alone
+    with pytest.raises(DataError, match="no fold has queries with a value of"):
+        sweep_neighbors(KnnRanker(), [(train, nothing_relevant)], measure)
+
+
+def test_sweep_breaks_ties_by_document_id(intents: QuerySet):
+    named = intents.replace(doc_id=np.arange(intents.n_rows))
+    choice = choose_neighbors(KnnRanker().fit(named[:80]), named[80:], [5], measure=NDCG(ties="doc_id") @ 10)
+    alone = KnnRanker(5, prior="none").fit(named[:80])
+    assert choice.quality[5, None] == pytest.approx(alone.score(named[80:]), abs=1e-6)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
 from kinrank.study.study import Study
-from kinrank.study.tuning import Plan, tune
 
 
 def weighted(n_queries: int = 60) -> QuerySet:
@@ -23,26 +21,16 @@ def weighted(n_queries: int = 60) -> QuerySet:
     return camps.replace(X=np.abs(camps.X), sample_weight=weights, query_columns={"topic": np.arange(n_queries) // 2})
 
 
-STUDIES: dict[str, Callable[[QuerySet, QuerySet, Path], int]] = {
-    "headroom": lambda train, test, _: len(headroom(train, test, trees=False, leaks="drop").comparison.queries),
-    "compare": lambda train, test, _: len(
-        run_experiment(["single"], test, train=train, leaks="drop").comparison.queries
-    ),
-    "tune": lambda train, test, folder: len(
-        np.load(tuned_values(train, test, folder)),
-    ),
+STUDIES: dict[str, Callable[[QuerySet, QuerySet], int]] = {
+    "headroom": lambda train, test: len(headroom(train, test, trees=False, leaks="drop").comparison.queries),
+    "compare": lambda train, test: len(run_experiment(["single"], test, train=train, leaks="drop").comparison.queries),
 }
 
 
-def tuned_values(train: QuerySet, test: QuerySet, folder: Path) -> Path:
-    tune(train, folder, Plan(families=["single"], n_trials=1, leaks="drop"), validation=test)
-    return folder / "values" / "0.npy"
-
-
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_study_drops_seen_queries_of_weighted_data(name: str, tmp_path: Path):
+def test_every_study_drops_seen_queries_of_weighted_data(name: str):
     queries = weighted()
-    assert STUDIES[name](queries[:40], queries[38:], tmp_path) == 20
+    assert STUDIES[name](queries[:40], queries[38:]) == 20
 
 
 def test_weights_of_the_queries_that_are_left_stay_theirs():
@@ -57,17 +45,14 @@ def test_folds_are_pooled_in_the_original_order_with_their_groups():
     study = Study.split(queries, folds=3, group="topic")
     np.testing.assert_array_equal(study.queries.qid, queries.qid)
     np.testing.assert_array_equal(study.groups, queries.query_columns["topic"])
-    assert sorted(study.groups_by_fold) == sorted(study.groups)
     comparison = study.compare([study.enter(name) for name in ("single", "knn(n_neighbors=5)")])
     assert {difference.paired.n_groups for difference in comparison.differences} == {30}
 
 
-def test_nothing_is_measured_on_queries_that_were_seen(tmp_path: Path):
+def test_nothing_is_measured_on_queries_that_were_seen():
     queries = weighted()
     with pytest.raises(LeakError, match="2 of 22 test queries were seen in training"):
         Study.split(queries[:40], queries[38:])
-    with pytest.raises(LeakError, match="seen in training"):
-        tune(queries[:40], tmp_path, Plan(families=["single"], n_trials=1), validation=queries[38:])
     with pytest.raises(DataError, match="must be judged and have the training features"):
         Study.split(queries[:40], queries[40:].replace(y=None))
     with pytest.raises(ParameterError, match="'single' must be fitted"):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.cli import app
-from kinrank.errors import DataError, LeakError, ParameterError
+from kinrank.errors import DataError, LeakError
 from kinrank.measure import NDCG
 from kinrank.memory.evidence import Evidence
 from kinrank.registry import import_extra
@@ -70,7 +70,7 @@ def cells(queries: QuerySet) -> dict[str, np.ndarray]:
 
 
 def split(cells: dict[str, np.ndarray], **changed: np.ndarray) -> SplitInTime:
-    return SplitInTime.since(Evidence.from_cells(**(cells | changed)))
+    return SplitInTime.of(Evidence.from_cells(**(cells | changed)))
 
 
 def scores(queries: QuerySet, evidence: SplitInTime) -> np.ndarray:
@@ -228,12 +228,10 @@ def test_choices_for_test_queries_are_called_out(queries: QuerySet, cells: dict[
 
 
 def test_without_days_texts_or_matching_ids_there_is_no_split(queries: QuerySet, cells: dict[str, np.ndarray]):
-    evidence = Evidence.from_cells(**cells)
     with pytest.raises(DataError, match="the evidence has no days"):
-        SplitInTime.since(Evidence.of_judgments(queries))
-    for wrong, message in (("soon", "since must be a date"), ("2030-01-01", "from 2024-10-04 to 2024-10-23")):
-        with pytest.raises(ParameterError, match=message):
-            SplitInTime.since(evidence, wrong)
+        SplitInTime.of(Evidence.of_judgments(queries))
+    with pytest.raises(DataError, match="the evidence has one day, 2024-10-04"):
+        SplitInTime.of(Evidence.from_cells(["a"], ["d"], [1], [1], day=[20000]))
     ranker = Study.split(queries[:60], queries[60:]).enter("knn(n_neighbors=20)").ranker
     renamed = queries.replace(doc_id=np.arange(queries.n_rows).astype(str))
     with pytest.raises(DataError, match="nobody chose a candidate of these queries before 2024-10-20"):

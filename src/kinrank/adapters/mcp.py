@@ -108,7 +108,10 @@ def _documents(given: Iterable[str | Passage]) -> list[Document]:
 
 
 def _ranked(hits: Iterable[Hit]) -> list[Ranked]:
-    return [Ranked(id=hit.id, score=hit.score, reason=hit.reason) for hit in hits]
+    return [
+        Ranked(id=hit.id if isinstance(hit.id, int) else str(hit.id), score=hit.score, reason=hit.reason)
+        for hit in hits
+    ]
 
 
 def main() -> None:

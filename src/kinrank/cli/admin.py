@@ -1,10 +1,8 @@
-"""``kinrank admin``: keys, models, judgments, rules, texts in an index, the audit log, and clients to forget."""
+"""``kinrank admin``: keys, models, judgments, texts in an index, and clients to forget."""
 
 from __future__ import annotations
 
-import getpass
 import json
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinrank.engines.chosen_for import Choice, TextLimits
-    from kinrank.serve._rules import Preview, Rule
-    from kinrank.store.versions import VersionStore
+    from kinrank.store.versions import ModelVersion, VersionStore
 
 
 Address = Annotated[
@@ -46,7 +43,6 @@ class _RoleName(StrEnum):
 
     QUERY = "query"
     EVENTS = "events"
-    EDITOR = "editor"
     ADMIN = "admin"
 
 
@@ -55,10 +51,7 @@ def key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner, shown in logs.")],
     role: Annotated[
         _RoleName,
-        typer.Option(
-            help="query ranks and searches, editor also manages rules, admin also models and judgments; events sends "
-            "clicks."
-        ),
+        typer.Option(help="query ranks and searches, admin also manages models and judgments; events sends clicks."),
     ] = _RoleName.QUERY,
 ) -> None:
     """Create an API key for the service and print it; only its hash is stored."""
@@ -82,35 +75,27 @@ def models(
     use: Annotated[
         str | None, typer.Option(metavar="VERSION", help="Version to put into use, such as an earlier one to go back.")
     ] = None,
-    canary: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VERSION:SHARE",
-            help="Version that ranks a share of the queries, such as 13:0.05; or none. With --publish, the share.",
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the published versions of a model, upload another, and choose which one is in use."""
-    from kinrank.store.versions import CANARY, CURRENT, VersionStore
+    from kinrank.store.versions import VersionStore
 
     store = VersionStore(address)
     if publish is not None:
         if use is not None:
-            raise ParameterError("--publish takes --canary SHARE, or no other option, which puts the model into use")
-        _publish(store, publish, canary)
+            raise ParameterError("--publish puts the model into use: leave out --use")
+        _publish(store, publish)
         return
-    for role, wanted in ((CURRENT, use), (CANARY, canary)):
-        if wanted is not None:
-            _assign(store, role, wanted)
-    rollout = store.rollout()
+    if use is not None:
+        _use(store, store.find(use))
+    current = store.current()
     rows: list[dict[str, Any]] = [
         {
             "number": version.number,
             "version": version.fitted,
             "written": None if version.written is None else version.written.isoformat(timespec="seconds"),
             "bytes": version.size,
-            "in_use": [role for role, arm in rollout.items() if arm.version == version.name],
+            "in_use": version.name == current,
         }
         for version in store.versions()
     ]
@@ -121,47 +106,24 @@ def models(
     for title in ("number", "version", "written", "bytes", "in use"):
         table.add_column(title)
     for row in rows:
-        *shown, roles = row.values()
-        table.add_row(*("incomplete" if value is None else str(value) for value in shown), ", ".join(roles))
+        *shown, in_use = row.values()
+        table.add_row(*("incomplete" if value is None else str(value) for value in shown), "yes" if in_use else "")
     console.print_result(table)
 
 
-def _publish(store: VersionStore, model: str, canary: str | None) -> None:
-    """Upload a model as the current version, or as the canary of a share of the queries."""
+def _publish(store: VersionStore, model: str) -> None:
+    """Upload a model and put it into use."""
     from kinrank.rankers.kin._chosen import with_evidence_inside
-    from kinrank.store.versions import CANARY, CURRENT, Arm
 
-    role, share = (CURRENT, "1") if canary is None else (CANARY, canary)
-    arm = Arm("", _share(share, share, "SHARE, such as 0.05"))  # refuses an invalid share before the upload
-    store.check_role(role)
     with with_evidence_inside(model) as whole:
         version = store.publish(whole)
-    store.assign(role, Arm(version.name, arm.share))
-    console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")
+    _use(store, version)
     typer.echo(version.number)
 
 
-def _share(text: str, given: str, form: str = "VERSION:SHARE, such as 13:0.05") -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ParameterError(f"write {form}, got {given[:100]!r}") from None
-
-
-def _assign(store: VersionStore, role: str, wanted: str) -> None:
-    from kinrank.store.versions import CANARY, CURRENT, Arm
-
-    if wanted == "none" and role != CURRENT:
-        store.assign(role, None)
-        console.info(f"{store}: no version is {role}")
-        return
-    name, _, share = wanted.partition(":")
-    if role == CANARY and not share:
-        raise ParameterError(f"a canary needs a share: write VERSION:SHARE, such as {name[:100]}:0.05")
-    portion = _share(share or "1", wanted)
-    version = store.find(name)
-    store.assign(role, Arm(version.name, portion))
-    console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")
+def _use(store: VersionStore, version: ModelVersion) -> None:
+    store.use(version)
+    console.info(f"{store}: version {version.number} ({version.fitted}) is in use")
 
 
 def judgments(
@@ -179,10 +141,8 @@ def judgments(
 ) -> None:
     """Export and withdraw the judgments of a service, and print their revision."""
     from kinrank.data.parquet import write_parquet
-    from kinrank.serve._audit import ACTOR
     from kinrank.serve._judgments import exported_queries, open_store
 
-    ACTOR.set(getpass.getuser())
     check_exists(address)
     store = open_store(address)
     try:
@@ -193,113 +153,9 @@ def judgments(
             queries, revision = exported_queries(store, model)
             write_parquet(queries, export)
             console.info(f"{export}: {len(queries)} judged queries; train with --judgments-through {revision}")
-        typer.echo(store.revision(model))
+        typer.echo(store.position(model)[0])
     finally:
         store.close()
-
-
-def rules(
-    address: Address,
-    query: Annotated[str | None, typer.Option(metavar="TEXT", help="Text of the query that a rule is for.")] = None,
-    pin: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to put at a place.")] = None,
-    hide: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to leave out.")] = None,
-    boost: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to move by some places.")] = None,
-    redirect: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Query to search instead of --query, as for a misspelling.")
-    ] = None,
-    places: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Place of a pin (by default 1), or places that a boost moves up; down if < 0."),
-    ] = None,
-    also_similar: Annotated[
-        bool, typer.Option("--also-similar", help="Also for queries like this one, see --preview.")
-    ] = False,
-    days: Annotated[float, typer.Option(help="Days that the rule holds.")] = 30.0,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")] = "",
-    preview: Annotated[
-        bool, typer.Option("--preview", help="Show the known queries that a rule would be for, and add none.")
-    ] = False,
-    remove: Annotated[int | None, typer.Option(metavar="RULE", help="Number of the rule to end.")] = None,
-    history: Annotated[bool, typer.Option("--history", help="List also rules that ended.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Pin, hide and boost documents for a query, search another query instead, and list such rules."""
-    from kinrank.serve._audit import ACTOR
-    from kinrank.serve._database import open_database
-    from kinrank.serve._rules import Action, Rule, RuleStore
-    from kinrank.serve._rules import preview as preview_of
-
-    given = {Action.PIN: pin, Action.HIDE: hide, Action.BOOST: boost, Action.REDIRECT: redirect}
-    wanted = [(action, document) for action, document in given.items() if document is not None]
-    if len(wanted) > 1 or (wanted and query is None) or (query is not None and not (wanted or preview)):
-        raise ParameterError(
-            "a rule is --query TEXT with one of --pin, --hide, --boost and --redirect; or pass --preview"
-        )
-    if preview and query is None:
-        raise ParameterError("--preview needs --query TEXT")
-    if preview or not wanted:
-        check_exists(address)
-    store = RuleStore(open_database(address))
-    author = getpass.getuser()
-    ACTOR.set(author)
-    try:
-        if preview and query is not None:
-            _show_preview(preview_of(store.database, query, also_similar=also_similar), as_json=as_json)
-            return
-        for action, document in wanted:
-            rule = Rule.new(
-                query or "",
-                action,
-                document,
-                places=places,
-                also_similar=also_similar,
-                author=author,
-                note=note,
-                days=days,
-            )
-            console.info(f"{store.database}: added {store.add(rule).words}")
-        if remove is not None:
-            removed = store.remove(remove, author)
-            if removed is None:
-                raise ParameterError(
-                    f"there is no rule {remove} that holds: kinrank admin rules {store.database} lists them"
-                )
-            console.info(f"{store.database}: removed {removed.words}")
-        _show_rules(store.rules(history=history), as_json=as_json)
-    finally:
-        store.database.close()
-
-
-def _show_rules(found: list[Rule], *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps([vars(rule) | {"words": rule.words} for rule in found], indent=2))
-        return
-    table = Table(box=None, pad_edge=False)
-    for title in ("author", "until", "rule", "note"):
-        table.add_column(title)
-    for rule in found:
-        ended = "" if rule.removed is None else f" (removed by {rule.removed_by} {_date(rule.removed)})"
-        table.add_row(rule.author, _date(rule.expires), rule.words + ended, rule.note)
-    console.print_result(table)
-
-
-def _show_preview(found: Preview, *, as_json: bool) -> None:
-    if as_json:
-        rows = [vars(each) for each in found.queries]
-        typer.echo(json.dumps({"queries": rows, "share": found.share, "known": found.known}, indent=2))
-        return
-    share = "" if found.share is None else f", {found.share:.2%} of what people looked at"
-    console.info(f"{len(found.queries)} of {found.known} known queries{share}")
-    table = Table(box=None, pad_edge=False)
-    for title in ("query", "similarity", "share"):
-        table.add_column(title)
-    for each in found.queries:
-        table.add_row(each.query, f"{each.similarity:.2f}", "" if each.share is None else f"{each.share:.2%}")
-    console.print_result(table)
-
-
-def _date(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="minutes")
 
 
 def forget(
@@ -319,12 +175,10 @@ def forget(
     ] = None,
 ) -> None:
     """Delete the lists and clicks of a client, and print how many lists there were; services count again without."""
-    from kinrank.serve._audit import ACTOR, ENDED, AuditLog
     from kinrank.serve._database import open_database
     from kinrank.serve._events.clients import ClientHashes, asked_by, asked_by_few, held_queries
     from kinrank.serve._events.store import EventStore
 
-    ACTOR.set(getpass.getuser())
     check_exists(address)
     database = open_database(address)
     try:
@@ -334,9 +188,6 @@ def forget(
         asked = asked_by(database, known)
         lists = store.forget(known)
         few = asked_by_few(database, asked, min_clients)
-        audit = AuditLog(address)
-        in_use = {name: version for name, version in audit.latest("model").items() if version != ENDED}
-        audit.close()
     finally:
         database.close()
     hint = "" if lists or client_secret else "; if kinrank serve has a client_secret, pass --client-secret"
@@ -348,10 +199,9 @@ def forget(
             f"{path}: holds {held} of the {len(few)} queries that this client and too few others asked: {refit}"
         )
     if not folder and len(few):
-        used = ", ".join(f"{name} ({version})" for name, version in in_use.items()) or "unknown"
         console.info(
             f"models and evidence from logs may hold the {len(few)} queries that this client and too few others asked: "
-            f"name their folders with --folder; models in use: {used}"
+            "name their folders with --folder"
         )
     if len(few):
         console.info("texts in an index may be among them: run kinrank admin index again, which removes them")
@@ -422,29 +272,3 @@ def _live_choices(address: str, model: str, limits: TextLimits) -> Iterator[Choi
             yield Choice(document, text, count * 0.5 ** ((today - day) / limits.half_life))
     finally:
         database.close()
-
-
-def audit(
-    address: Address,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Number of entries, the latest ones.")] = 100,
-    as_json: AsJson = False,
-) -> None:
-    """List what changed what is ranked: models, keys, judgments and rules, the newest first."""
-    from kinrank.serve._audit import AuditLog
-
-    check_exists(address)
-    log = AuditLog(address)
-    try:
-        entries = log.read(limit=limit)
-    finally:
-        log.close()
-    if as_json:
-        typer.echo(json.dumps([vars(entry) for entry in entries], indent=2))
-        return
-    table = Table(box=None, pad_edge=False)
-    for title in ("time", "actor", "action", "subject", "detail"):
-        table.add_column(title)
-    for entry in entries:
-        when = datetime.fromtimestamp(entry.time, UTC).isoformat(sep=" ", timespec="seconds")
-        table.add_row(when, entry.actor, entry.action, entry.subject, entry.detail)
-    console.print_result(table)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 import kinrank
 from kinrank.cli import admin, data
@@ -21,9 +20,8 @@ from kinrank.cli.log import log
 from kinrank.cli.options import with_columns
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
-from kinrank.cli.serve import SETTINGS, serve
+from kinrank.cli.serve import serve
 from kinrank.cli.train import train
-from kinrank.cli.tune import tune
 
 EXAMPLES = {
     "demo": "kinrank demo",
@@ -32,7 +30,6 @@ EXAMPLES = {
     "log": "kinrank log --engine elasticsearch+http://localhost:9200/movies --features features.toml "
     "--judgments judgments.csv --out logged.parquet",
     "headroom": "kinrank headroom judged.csv --group customer",
-    "tune": "kinrank tune train.parquet --study trials --budget 600",
     "compare": "kinrank compare test.parquet lightgbm kin --train train.parquet",
     "report": "kinrank report test.parquet lightgbm kin --train train.parquet --out report.html",
     "train": "kinrank train train.parquet --model model --validate test.parquet",
@@ -44,10 +41,8 @@ EXAMPLES = {
     "admin key": "kinrank admin key keys.txt shop",
     "admin models": "kinrank admin models s3://bucket/models --publish model",
     "admin judgments": "kinrank admin judgments sqlite:///judgments.db --export live.parquet",
-    "admin rules": "kinrank admin rules sqlite:///judgments.db --query 'iron man' --pin movie-4 --also-similar",
     "admin forget": "kinrank admin forget postgresql://kinrank@db/kinrank --client c-81",
     "admin index": "kinrank admin index judgments.parquet elasticsearch+http://localhost:9200/movies",
-    "admin audit": "kinrank admin audit sqlite:///judgments.db",
 }
 """The example of each command, at the end of its help."""
 
@@ -56,7 +51,6 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Prepare data": (clicks, with_columns(log)),
     "Study what pays": (
         with_columns(headroom),
-        with_columns(tune),
         with_columns(compare),
         with_columns(report),
     ),
@@ -68,39 +62,12 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
         (with_columns(data.convert), with_columns(data.split)),
     ),
     "admin": (
-        "Manage a service: keys, models, judgments, rules, texts in the index, the audit log, and clients to forget.",
-        (admin.key, admin.models, admin.judgments, admin.rules, admin.index, admin.forget, admin.audit),
+        "Manage a service: keys, models, judgments, texts in the index, and clients to forget.",
+        (admin.key, admin.models, admin.judgments, admin.index, admin.forget),
     ),
 }
-_MOVED = {command.__name__: group for group, (_, commands) in _GROUPS.items() for command in commands}
-_OF_LOGS = ("format", "seen", "attributes", "max_rank", "since", "exclude")
-_OTHERS = ("cache", "titles", "texts", "retry_for")
-_MOVED_OPTIONS = {
-    **{f"--{name.replace('_', '-')}": f"--columns {name}=COLUMN" for name in ("qid", "y", "doc_id", "text", "drop")},
-    "--query-column": "--columns query=COLUMN",
-    **{f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name in (*SETTINGS, *_OF_LOGS, *_OTHERS)},
-    "--encoder": "--set encoders=NAME",
-    "--trust-clients": "--set trusted=KEY",
-    "--threads": "the variable OMP_NUM_THREADS",
-    "--key": "--columns keys=COLUMN",
-    "--author": "the variable LOGNAME",
-}
-
-
-class _Program(TyperGroup):
-    """Top-level commands; names what took the place of earlier commands and options."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in _MOVED:
-            ctx.fail(f"kinrank {args[0]} is now kinrank {_MOVED[args[0]]} {args[0]}")
-        for option in _MOVED_OPTIONS.keys() & set(args):
-            ctx.fail(f"{option} is now {_MOVED_OPTIONS[option]}")
-        return super().resolve_command(ctx, args)
-
-
 app = typer.Typer(
     name="kinrank",
-    cls=_Program,
     help="New here? kinrank demo, then kinrank doctor FILE.\n\nRank each search by what similar searches taught.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -71,14 +71,6 @@ def clicks(
     human_looks: Annotated[
         float, typer.Option(metavar="LOOKS", help="Looks that a grade of --human counts as in the evidence; 0: none.")
     ] = 0.0,
-    interleaved: Annotated[
-        bool,
-        typer.Option(
-            "--interleaved",
-            help="Decide between two models instead: LOG holds interleaved lists with ids, teams and clicked, one JSON "
-            "object per line. You may look as often as you like.",
-        ),
-    ] = False,
     arms: Annotated[
         str | None,
         typer.Option(
@@ -88,13 +80,6 @@ def clicks(
             "that names them. You may look as often as you like.",
         ),
     ] = None,
-    unanswered: Annotated[
-        bool,
-        typer.Option(
-            "--unanswered",
-            help="List the searches without results or clicks instead, and the query that they may have meant.",
-        ),
-    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -106,20 +91,14 @@ def clicks(
         typer.Option(metavar="ADDRESS", help="Ray cluster in place of --workers: an address, auto or local."),
     ] = None,
 ) -> None:
-    """Make judgments from a click log, or decide between two interleaved models or two arms of an A/B test."""
+    """Make judgments from a click log, or compare two arms of an A/B test."""
     from kinrank.clicks.read import LogOptions, open_clicks
 
-    if interleaved:
-        print_contest(log)
-        return
     if arms is not None:
         print_arms(log, arms, _pairs("columns", columns), _values(actions))
         return
     chosen: dict[str, Any] = {"columns": _pairs("columns", columns), "actions": _values(actions)}
     options = LogOptions(**chosen | parse_settings(LogOptions, settings or []))
-    if unanswered:
-        print_unanswered(log, options)
-        return
     from kinrank.clicks.choices import evidence_before_logs, examination_for
     from kinrank.clicks.judgments import (
         THRESHOLDS,
@@ -215,7 +194,7 @@ def _add_logs(
     logs: list[str], folder: str, model: str, options: LogOptions, ray: str | None, workers: int | None
 ) -> None:
     """Add many logs to a folder of evidence, each by a worker."""
-    from kinrank.cli.large import chosen_executor
+    from kinrank.cli.inputs import chosen_executor
     from kinrank.clicks._counts import Funnel
     from kinrank.clicks.choices import add_logs
 
@@ -308,29 +287,6 @@ def _examination_table(examination: Examination) -> Table:
     return table
 
 
-def print_contest(events: list[str]) -> None:
-    """Print which of two interleaved models users prefer."""
-    from rich.table import Table
-
-    from kinrank.clicks._interleaving import read_contest
-
-    with console.progress("reading"):
-        contest = read_contest(events)
-    table = Table("model", "wins", "share", "always-valid interval", box=None, pad_edge=False)
-    table.add_row(
-        contest.first, f"{contest.wins:,}", f"{contest.share:.3f}", f"{contest.low:.3f} to {contest.high:.3f}"
-    )
-    table.add_row(
-        contest.second,
-        f"{contest.losses:,}",
-        f"{1 - contest.share:.3f}",
-        f"{1 - contest.high:.3f} to {1 - contest.low:.3f}",
-    )
-    table.add_row("(tied)", f"{contest.ties:,}")
-    console.print_result(table)
-    console.info(contest.verdict)
-
-
 def print_arms(log: list[str], column: str, columns: dict[str, str], actions: dict[str, float]) -> None:
     """Print what people did in the two arms of an A/B test."""
     from rich.table import Table
@@ -348,26 +304,3 @@ def print_arms(log: list[str], column: str, columns: dict[str, str], actions: di
         table.add_row(value.name, f"{value.first:.4f}", f"{value.second:.4f}", f"{value.difference:+.4f}", interval)
     console.print_result(table)
     console.info(found.verdict)
-
-
-def print_unanswered(log: list[str], options: LogOptions) -> None:
-    """Print the searches without results or clicks, and how to search what they may have meant."""
-    from rich.table import Table
-
-    from kinrank.clicks._unanswered import unanswered_queries
-
-    with console.progress("reading"):
-        found = unanswered_queries(log, options)
-    if not found:
-        console.info("no query lacks results or clicks")
-        return
-    table = Table("query", "searches", "without results", "may mean", "chosen there", box=None, pad_edge=False)
-    for number in (1, 2):
-        table.columns[number].justify = "right"
-    for each in found:
-        table.add_row(each.query, f"{each.searches:,}", f"{each.empty:,}", each.kin or "", ", ".join(each.documents))
-    console.print_result(table)
-    if rules := [each.rule for each in found if each.rule is not None]:
-        console.print_result("\nTo search what they may mean (ADDRESS: the judgments of your service):")
-        for rule in rules:
-            console.print_result(f"  kinrank admin rules ADDRESS {rule}")

@@ -13,7 +13,6 @@ from kinrank.cli.comparison_tables import (
     cost_table,
     means_table,
     note_on_tests,
-    pairs_table,
     print_near_and_far,
     print_traffic,
     recommendation,
@@ -43,7 +42,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="ENTRANT",
-            help="A ranker such as 'knn(n_neighbors=400)'; lightgbm, xgboost or catboost; a model folder; a TREC run, "
+            help="A ranker such as 'knn(n_neighbors=400)'; lightgbm; a model folder; a TREC run, "
             "optionally .gz or .xz.",
         ),
     ],
@@ -62,7 +61,6 @@ def compare(
             show_default="the engine if --engine-feature names its order, else the first",
         ),
     ] = None,
-    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Test every pair of entrants.")] = False,
     ladder: Annotated[
         bool,
         typer.Option(help="Also fit what shows where a gain of kin comes from: LightGBM, kin without local models."),
@@ -113,7 +111,6 @@ def compare(
             group=group,
             measures=wanted,
             baseline=baseline,
-            pairs="all" if all_pairs else "baseline",
             leaks=leaks.value,
             ladder=ladder,
             seed=seed,
@@ -136,14 +133,11 @@ def compare(
         console.print_result(f"{measure!r}, {len(comparison.queries):,} queries")
         console.print_result(means_table(comparison, measure, "entrant"))
         console.print_result("")
-        if all_pairs and len(comparison.entrants) > 2:
-            console.print_result(pairs_table(comparison, measure))
-            console.print_result("")
     if any(entrant.rank_seconds is not None for entrant in comparison.entrants):
         console.print_result(cost_table(comparison))
         console.print_result("")
     if comparison.differences:
-        console.print_result(note_on_tests(comparison, "for every pair" if all_pairs else None))
+        console.print_result(note_on_tests(comparison))
         console.print_result("")
     if order is not None:
         console.print_result(recommendation(comparison, wanted[0], train or data))

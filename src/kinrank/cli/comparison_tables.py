@@ -33,18 +33,6 @@ def means_table(comparison: Comparison, measure: Measure, what: str) -> Table:
     return table
 
 
-def pairs_table(comparison: Comparison, measure: Measure) -> Table:
-    """Return a table of the tested pairs without the baseline."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("entrant")
-    table.add_column("against")
-    _add_headings(table, comparison)
-    for each in comparison.differences:
-        if each.measure == measure and each.against != comparison.baseline.name:
-            table.add_row(each.name, each.against, *difference_cells(each, comparison))
-    return table
-
-
 def cost_table(comparison: Comparison) -> Table:
     """Return a table of fitting and ranking times, of all test queries at once; cells are empty if it is unknown."""
     table = Table(box=None, pad_edge=False)
@@ -125,13 +113,13 @@ def difference_with_interval(paired: PairedComparison, *, tested: str = "") -> s
     return f"{paired.mean_difference:+.4f} ({paired.confidence:.0%}: {low:+.4f} to {high:+.4f}{end})"
 
 
-def note_on_tests(comparison: Comparison, against: str | None = None) -> str:
+def note_on_tests(comparison: Comparison) -> str:
     """Return how the differences were tested, and which tests Holm's correction covers."""
     groups = comparison.differences[0].paired.n_groups
     by = "" if groups is None else f", by {groups:,} groups of queries"
     n_tests = len(comparison.differences)
     corrected = f"; Holm: corrected for these {n_tests} tests" if n_tests > 1 else ""
-    return f"p: paired t-test {against or f'against {comparison.baseline.name}'}{by}{corrected}"
+    return f"p: paired t-test against {comparison.baseline.name}{by}{corrected}"
 
 
 def recommendation(comparison: Comparison, measure: Measure, data: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -29,15 +30,17 @@ def demo(
         return
     uvicorn = import_extra("uvicorn", "demo")
     check_port("127.0.0.1", port)
+    console.info("kinrank demo: the page opens in some seconds.")
     with console.progress("loading the documentation" if faq else "loading movies and models"):
         from kinrank.demo._demo import Demo
         from kinrank.demo._faq import Faq
-        from kinrank.demo.http.app import create_app
+        from kinrank.demo._http import create_app
 
         shown = Faq() if faq else Demo()
-        # Compiles what ranks, so that the first search of the page is fast.
-        shown.search(shown.examples["examples" if faq else "helps"][0])
         app = create_app(shown)
+    # What ranks is compiled while the browser starts; the page's first search waits for it, and says so.
+    first = shown.examples["examples" if faq else "helps"][0]
+    threading.Thread(target=shown.search, args=(first,), daemon=True).start()
     address = f"http://127.0.0.1:{port}"
     typer.echo(address)
     console.info("Press Ctrl+C to stop.")

@@ -52,7 +52,7 @@ def doctor(
 
 
 def _check_data(path: str, as_json: bool) -> None:
-    from kinrank.data.delimited import read_delimited
+    from kinrank.data.delimited import read_candidates
     from kinrank.data.parquet import read_parquet_table
     from kinrank.study._table_check import TableCheck, check_queries, check_table, click_log_command
 
@@ -63,8 +63,7 @@ def _check_data(path: str, as_json: bool) -> None:
     with console.progress(f"reading {path}"):
         if source.format in ("csv", "parquet"):
             columns = table_columns.get()
-            texts = (columns["text"] or "text", "query.text")
-            table = read_delimited(path, texts) if source.format == "csv" else read_parquet_table(path)
+            table = read_candidates(path, **columns) if source.format == "csv" else read_parquet_table(path)
             command = None if columns["y"] != "y" else click_log_command(table.column_names, path)
             if command is not None:
                 _say_click_log(command, as_json)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kinrank.cli import console
 from kinrank.cli.options import OnLeak, table_columns
 from kinrank.data.source import Source
-from kinrank.errors import DataError
+from kinrank.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kinrank.data.queryset import QuerySet
+    from kinrank.parallel import Executor
     from kinrank.rankers import Ranker
     from kinrank.study._leaks import AddedRows
     from kinrank.study._traffic import SplitInTime
@@ -42,7 +44,7 @@ def read_evidence(folder: str | None) -> SplitInTime | None:
     from kinrank.memory.evidence import Evidence
     from kinrank.study._traffic import SplitInTime
 
-    return None if folder is None else SplitInTime.since(Evidence.open(folder))
+    return None if folder is None else SplitInTime.of(Evidence.open(folder))
 
 
 def read_queries(path: str, n_features: int | None = None, model: Ranker | None = None) -> QuerySet:
@@ -147,6 +149,20 @@ def _warn_of_giveaway(queries: QuerySet, path: str) -> None:
             f"{path}: {giveaway}; if it is made from the judgments, add --columns "
             f"{shlex.quote(f'drop={giveaway.feature}')}"
         )
+
+
+@contextmanager
+def chosen_executor(ray: str | None, workers: int | None) -> Iterator[Executor]:
+    """Yield what runs the tasks of a command with ``--ray`` or ``--workers``."""
+    from kinrank.scale import Processes, RayCluster
+
+    if ray is not None and workers is not None:
+        raise ParameterError("--ray and --workers cannot be combined")
+    if ray is not None:
+        with RayCluster(ray) as cluster:
+            yield cluster
+    else:
+        yield Processes(workers or 1)
 
 
 def select_queries(queries: QuerySet, wanted: Sequence[str] | None, path: str) -> QuerySet:

@@ -66,7 +66,7 @@ def report(
     from kinrank.study._leaks import leak_warning
     from kinrank.study.ladder import engine_feature
     from kinrank.study.report import STEPS, collect, write_page
-    from kinrank.study.report._words import evidence, headline, provenance
+    from kinrank.study.report._page import evidence, headline, provenance
     from kinrank.study.study import Study
 
     # Fail on wrong options before the work starts.

@@ -12,9 +12,9 @@ from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
 
 _LISTS = ("unexplored", "trusted", "encoders")
-_FILES = ("cache", "titles", "texts", "client_secret")
-"""A folder for copies of models from stores, which processes can share, by default a temporary one; and files with
-document titles and judged query texts for the web page, as ID<tab>TEXT lines."""
+_FILES = ("cache", "client_secret")
+"""A folder for copies of models from stores, which processes can share, by default a temporary one; and a file whose
+content is mixed into the hashes of clients."""
 SETTINGS = (
     "log_shown",
     "explore",
@@ -22,15 +22,12 @@ SETTINGS = (
     "max_novelty",
     "min_fidelity",
     "engine_seconds",
-    "engine_share",
     "in_flight",
     "need_database",
     "map_models",
     "accept_features",
     "choice_days",
     "remembered",
-    "rerank_upstream",
-    "rerank_seconds",
     *_LISTS,
 )
 """The fields of `kinrank.serve.Settings` that ``--set`` sets."""

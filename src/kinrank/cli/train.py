@@ -5,15 +5,22 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import evidence_warnings
-from kinrank.cli.inputs import announce, check_added_rows, read_queries, warn_if_perfect
+from kinrank.cli.inputs import (
+    announce,
+    check_added_rows,
+    check_features,
+    chosen_executor,
+    read_queries,
+    warn_if_perfect,
+)
 from kinrank.cli.options import EXAMPLES, OnLeak, table_columns
 from kinrank.data.source import FORMATS
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
@@ -22,7 +29,11 @@ from kinrank.registry.notation import list_settings, parse_settings
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
+    from kinrank.data.tables import ColumnNames
     from kinrank.rankers import Ranker
+    from kinrank.rankers.cells.ranker import CellRanker
+    from kinrank.rankers.kin.ranker import KinRanker
+    from kinrank.scale import TrainingProgress
     from kinrank.study.validation import Validation
 
 DEFAULT_RANKER = "kin"
@@ -48,21 +59,16 @@ def train(
     data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged training queries: {FORMATS}.")],
     model: Annotated[str, typer.Option(metavar="FOLDER", help="Model folder to write; overwritten if present.")],
     ranker: Annotated[
-        str | None,
+        str,
         typer.Option(
             metavar="NAME",
             autocompletion=_ranker_names,
             help=f"Ranker to fit: {', '.join(RANKERS)}; see --list.",
-            show_default=DEFAULT_RANKER,
         ),
-    ] = None,
-    settings_file: Annotated[
-        str | None,
-        typer.Option("--settings", "-s", metavar="FILE", help="Ranker and parameters chosen by kinrank tune."),
-    ] = None,
+    ] = DEFAULT_RANKER,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the ranker; overrides --settings; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the ranker; repeatable."),
     ] = None,
     evidence: Annotated[
         str | None,
@@ -124,7 +130,7 @@ def train(
     from kinrank.study.validation import validate as run_validation
 
     large = ray is not None or workers is not None
-    name, fitted = _unfitted(ranker, settings_file, settings or [])
+    name, fitted = ranker, cast("Ranker", RANKERS[ranker](**parse_settings(RANKERS[ranker], settings or [])))
     for option, setting, value in (
         ("--columns keys=", "keys", tuple(table_columns.get()["keys"])),
         ("--evidence", "evidence", evidence),
@@ -137,9 +143,7 @@ def train(
     if query_log is not None:
         fitted = _with_query_log(fitted, name, query_log)
     if large:
-        from kinrank.cli.large import train_large
-
-        train_large(data, model, name, fitted, validate, ray, workers, job, leaks, judgments_through)
+        _train_large(data, model, name, fitted, validate, ray, workers, job, leaks, judgments_through)
         return
     queries = read_queries(data)
     announce(queries, data, fitted.get_params(deep=False).get("missing", "mean"))
@@ -174,10 +178,78 @@ def train(
         console.info(f"{validate}: {line}")
 
 
+def _train_large(
+    data: str,
+    model: str,
+    name: str,
+    ranker: Ranker,
+    validate: str | None,
+    ray: str | None,
+    workers: int | None,
+    job: str | None,
+    leaks: OnLeak,
+    judgments_through: int | None,
+) -> None:
+    """Train with `kinrank.scale.train`, which reads from disk block by block, and report the cost."""
+    from kinrank.rankers.kin.ranker import KinRanker
+    from kinrank.scale import train as train_from_disk
+
+    if not ranker.capabilities.streams:
+        raise ParameterError(
+            f"ranker {name!r} cannot train from disk: with --ray or --workers, use --ranker kin or cells"
+        )
+    if validate is not None:
+        raise ParameterError("--validate needs the data in memory: leave it out, then run kinrank compare")
+    columns = table_columns.get()
+    _check_first_queries(data, leaks, columns)
+    start, spent, rows = time.perf_counter(), 0.0, 0
+    with ExitStack() as stack:
+        executor = stack.enter_context(chosen_executor(ray, workers))
+        advance = stack.enter_context(console.progress("training"))
+
+        def count(batch: TrainingProgress) -> None:
+            nonlocal spent, rows
+            spent, rows = spent + batch.seconds, rows + batch.n_rows
+            advance(1)
+
+        trained = train_from_disk(
+            data,
+            model,
+            cast("KinRanker | CellRanker", ranker),
+            executor=executor,
+            job=job,
+            progress=count,
+            n_examples=EXAMPLES,
+            judgments_through=judgments_through,
+            **columns,
+        )
+    cells = (trained.local_ if isinstance(trained, KinRanker) else trained).model_.training_set
+    held = int(cells.counts.sum())
+    console.info(f"{data}: {held:,} queries, {rows:,} rows read in this run, {spent:.1f} s of worker time")
+    console.info(
+        f"{model}: ranker {name!r}, {len(cells.counts):,} cells, fitted in {time.perf_counter() - start:.1f} s"
+    )
+    for line in trained.remarks():
+        console.info(f"{model}: {line}")
+
+
+def _check_first_queries(data: str, leaks: OnLeak, columns: ColumnNames) -> None:
+    """Look for features that are none, and that give the grade away, in the queries that are read first."""
+    from kinrank.data.parquet import ParquetBlocks
+    from kinrank.scale.training import open_blocks
+
+    blocks = open_blocks(data, **columns)
+    first = blocks.head()
+    announce(first, f"{data}, the first queries")
+    check_features(first, data, named=columns["features"] is not None or not isinstance(blocks, ParquetBlocks))
+    if check_added_rows(first, leaks) is not None and leaks is OnLeak.drop:
+        raise ParameterError("--leaks drop needs the data in memory: drop these candidates first, or use --leaks warn")
+
+
 def _with_query_log(ranker: Ranker, name: str, path: str) -> Ranker:
     """Let the n-gram encoder of a ranker learn from the texts of a query log."""
-    from kinrank.describe.encoders.base import Encoder
-    from kinrank.describe.encoders.ngrams import NgramEncoder
+    from kinrank.kin.encoders.base import Encoder
+    from kinrank.kin.encoders.ngrams import NgramEncoder
     from kinrank.rankers._local.texts import unfitted_encoder
     from kinrank.rankers.capabilities import capabilities_of
 
@@ -211,21 +283,6 @@ def _validation_lines(found: Validation) -> Iterator[str]:
     yield found.answer.text
     if found.kept_name != found.name:
         yield f"kept {found.answer.gain.against} (without --validate, {found.name} is kept)"
-
-
-def _unfitted(ranker: str | None, settings_file: str | None, settings: list[str]) -> tuple[str, Ranker]:
-    """Return the name and the unfitted ranker that the options ask for."""
-    if settings_file is None:
-        cls = RANKERS[ranker or DEFAULT_RANKER]
-        made: Ranker = cls(**parse_settings(cls, settings))
-        return ranker or DEFAULT_RANKER, made
-    from kinrank.rankers.persistence import read_settings
-
-    made = read_settings(settings_file)
-    name = RANKERS.name_of(type(made))
-    if ranker not in (None, name):
-        raise ParameterError(f"--settings {settings_file} is for ranker {name!r}, got --ranker {ranker}: omit one")
-    return name, made.set_params(**parse_settings(type(made), settings))
 
 
 def check_replaceable(model: str) -> None:

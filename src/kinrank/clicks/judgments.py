@@ -200,9 +200,7 @@ THRESHOLDS = (1.25, 1.75, 2.5)
 """Clicks over looks, relative to the mean over documents, at which the grade increases."""
 
 
-def judgment_table(
-    counts: ClickCounts, found: Attractiveness, thresholds: Sequence[float] = THRESHOLDS, min_impressions: int = 1
-) -> pa.Table:
+def judgment_table(counts: ClickCounts, found: Attractiveness, thresholds: Sequence[float] = THRESHOLDS) -> pa.Table:
     """Return one row per query and document that `kinrank log` reads as a judgment.
 
     Queries that too few clients asked are left out: their texts would go from here into models, and people would see
@@ -217,8 +215,6 @@ def judgment_table(
     thresholds
         The grade is the number of thresholds that clicks over looks reach, relative to the mean over documents. Grades
         are not pulled to the mean if there are few looks: the weight alone says how little is known then.
-    min_impressions
-        Documents with fewer impressions are left out.
 
     Returns
     -------
@@ -250,9 +246,9 @@ def judgment_table(
             "info.clicks": pa.array(counts.by_pair(counts.clicks).astype(np.int64)),
         }
     )
-    kept = (impressions >= min_impressions) & (found.weight > 0)
+    kept = (impressions >= 1) & (found.weight > 0)
     if not kept.any():
-        raise DataError(f"no document has {min_impressions} impressions at a known rank: lower min_impressions")
+        raise DataError("no document was shown at a known rank: pass a longer log")
     if counts.few is not None:
         kept &= ~counts.few
         left_out = len(np.unique(counts.query_codes[counts.few]))

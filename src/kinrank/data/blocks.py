@@ -7,14 +7,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 
+from kinrank.arrays import State
 from kinrank.data.files import PathLike
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError, FileFormatError, ParameterError
+from kinrank.errors import DamagedFolderError, DataError, FileFormatError, ParameterError
 from kinrank.folder import MANIFEST
+
+SAMPLE_ROWS = 1 << 20
+"""Maximum number of rows that scales, descriptions and encoders are fitted on: 193 MB with 46 features."""
 
 _MIN_BLOCKS = 32  # per sample, so that it represents data that is sorted in some way
 
@@ -201,3 +205,38 @@ class Sample:
             return part
         wanted = max(1, round(self.share * len(part)))
         return part[np.unique(np.linspace(0, len(part) - 1, wanted).astype(np.int64))]
+
+
+class Store(Protocol):
+    """Keeps intermediate results of training by name: in this process, or where workers share them."""
+
+    def names(self) -> set[str]:
+        """Return the names of the finished results."""
+
+    def write(self, name: str, state: State) -> None:
+        """Keep a result."""
+
+    def read(self, name: str) -> State:
+        """Return a result; raise `DamagedFolderError` if it is missing or damaged."""
+
+
+class InProcessStore:
+    """A store in this process."""
+
+    def __init__(self) -> None:
+        self._results: dict[str, State] = {}
+
+    def names(self) -> set[str]:
+        """Return the names of the finished results."""
+        return set(self._results)
+
+    def write(self, name: str, state: State) -> None:
+        """Keep a result."""
+        self._results[name] = state
+
+    def read(self, name: str) -> State:
+        """Return a result; raise `DamagedFolderError` if it is missing."""
+        try:
+            return self._results[name]
+        except KeyError:
+            raise DamagedFolderError(f"{name} has not been computed") from None

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Unpack
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from kinrank.data.files import PathLike, atomic_writer, read_bytes
+from kinrank.data.files import PathLike, atomic_writer, parse_ids, read_bytes
 from kinrank.data.queryset import QuerySet
-from kinrank.data.tables import DATE, ColumnNames
+from kinrank.data.tables import DATE, DOCUMENT_PREFIX, TITLE, ColumnNames
 from kinrank.errors import DataError, FileFormatError
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -20,6 +21,7 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 def read_csv(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
     r"""Read a .csv or .tsv file with one row per candidate. An empty number is a missing value.
 
+    Ids and keys of documents keep every character: 007 is not 7. They are numbers if all are plain whole numbers.
     For the columns see `QuerySet.from_table`.
 
     Examples
@@ -30,13 +32,35 @@ def read_csv(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
     >>> read_csv(path, qid="query", y="grade", drop=["label"]).X.tolist()
     [[7.5], [nan]]
     """
-    table = read_delimited(path, as_text=(columns.get("text") or "text", "query.text"))
-    if not table.num_rows:
-        raise FileFormatError(path, 0, "the table has a header but no rows: check how it was written")
+    table = read_candidates(path, **columns)
     try:
         return QuerySet.from_table(table, **columns)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
+
+
+def read_candidates(path: PathLike, **columns: Unpack[ColumnNames]) -> pa.Table:
+    """Read a .csv or .tsv file as a table, with ids and texts as they are in the file."""
+    ids = [columns.get("qid", "qid"), columns.get("doc_id", "doc_id")]
+    keys = [name for key in columns.get("keys", ()) for name in (key, DOCUMENT_PREFIX + key)]
+    texts = [columns.get("title", TITLE), columns.get("text") or "text", "query.text"]
+    table = read_delimited(path, as_text=(*ids, *keys, *texts))
+    if not table.num_rows:
+        raise FileFormatError(path, 0, "the table has a header but no rows: check how it was written")
+    for name in {*ids, *keys}.intersection(table.column_names):
+        table = table.set_column(table.column_names.index(name), name, _as_ids(table[name]))
+    return table
+
+
+def _as_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of text with numbers in place of texts if all are whole numbers, and null in place of nothing."""
+    encoded = column.combine_chunks().dictionary_encode()
+    texts = np.array(encoded.dictionary.to_pylist(), dtype=np.str_)
+    values, known = parse_ids(texts[texts != ""]), np.flatnonzero(texts != "")
+    place = np.full(len(texts), -1)
+    place[known] = np.arange(len(known))
+    rows = place[encoded.indices.to_numpy()]
+    return pa.chunked_array([pa.array(values).take(pa.array(rows, mask=rows < 0))])
 
 
 def write_csv(queries: QuerySet, path: PathLike) -> None:

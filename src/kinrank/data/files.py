@@ -49,10 +49,10 @@ def atomic_writer(path: PathLike) -> Iterator[IO[bytes]]:
         staging.unlink(missing_ok=True)
 
 
-def write_json(value: Any, path: PathLike, *, indent: int | None = None) -> None:
+def write_json(value: Any, path: PathLike) -> None:
     """Write a value as JSON, atomically."""
     with atomic_writer(path) as stream:
-        stream.write(json.dumps(value, indent=indent).encode() + b"\n")
+        stream.write(json.dumps(value).encode() + b"\n")
 
 
 def read_bytes(path: PathLike) -> bytes:
@@ -126,18 +126,18 @@ def claim_folder(path: PathLike, file: str, job: Mapping[str, Any], what: str) -
     """Create the folder of a job, or check that an existing one belongs to the same job.
 
     `job` has everything that the results depend on; it is recorded in a JSON file of this name. `what` it is, such
-    as "tuning study", is for errors. Raise `JobError` if the folder belongs to another job, or is not empty and
+    as "job", is for errors. Raise `JobError` if the folder belongs to another job, or is not empty and
     belongs to none.
 
     Examples
     --------
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
-    >>> claim_folder(folder, "study.json", {"data": "a1", "seed": 0}, "tuning study")
-    >>> claim_folder(folder, "study.json", {"data": "a1", "seed": 1}, "tuning study")
+    >>> claim_folder(folder, "job.json", {"data": "a1", "seed": 0}, "job")
+    >>> claim_folder(folder, "job.json", {"data": "a1", "seed": 1}, "job")
     Traceback (most recent call last):
     ...
-    kinrank.errors.JobError: ... belongs to another tuning study (different seed): ...
+    kinrank.errors.JobError: ... belongs to another job (different seed): ...
     """
     filesystem, root = filesystem_of(path)
     filesystem.create_dir(root, recursive=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64
-from kinrank.registry.choices import check_choice
+from kinrank.registry import check_choice
 
 Normalization = Literal["min_max", "l2", "z_score"]
 NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, State
-from kinrank.data.files import PathLike
-from kinrank.errors import DataError, FileFormatError, ParameterError
+from kinrank.errors import DataError, ParameterError
 
 # --- convert what callers pass to arrays that can be sorted, stored and memory-mapped ---------------------------------
 
@@ -135,35 +134,14 @@ def feature_position(feature: str | int, feature_names: Sequence[str]) -> int:
     """
     if isinstance(feature, str):
         if feature not in feature_names:
-            raise ParameterError(f"reference {feature!r} is not a feature: choose one of {', '.join(feature_names)}")
+            raise ParameterError(
+                f"reference {feature!r} is not a feature: set reference= to the one that ranks candidates today, "
+                f"out of {', '.join(feature_names)}"
+            )
         return feature_names.index(feature)
     if not 0 <= feature < len(feature_names):
         raise ParameterError(f"reference must be a column from 0 to {len(feature_names) - 1}, got {feature}")
     return int(feature)
-
-
-# --- texts by id, such as the titles of documents ---------------------------------------------------------------------
-
-
-def read_labels(path: PathLike) -> dict[str, str]:
-    r"""Read texts by id from a file with lines ``ID<tab>TEXT``.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "titles.tsv"
-    >>> _ = path.write_text("680\tPulp Fiction\n")
-    >>> read_labels(path)
-    {'680': 'Pulp Fiction'}
-    """
-    labels = {}
-    with open(path, encoding="utf-8") as stream:
-        for number, line in enumerate(stream, 1):
-            name, tab, text = line.rstrip("\n").partition("\t")
-            if not tab:
-                raise FileFormatError(path, number, "expected an id, a tab and a text")
-            labels[name] = text
-    return labels
 
 
 @dataclass(frozen=True, eq=False)

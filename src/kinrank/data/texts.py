@@ -69,11 +69,6 @@ TEXT = "text"
 """The query column that holds them."""
 
 
-def has_text(queries: QuerySet) -> bool:
-    """Return whether queries can be described by their text: they have texts, or vectors already."""
-    return TEXT in queries.query_columns or VECTORS in queries.query_columns
-
-
 def align_texts(queries: QuerySet, query_text: QueryTexts) -> NDArray[np.str_]:
     """Return the text of each query, in the order of `queries`.
 

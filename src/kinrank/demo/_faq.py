@@ -23,9 +23,9 @@ class Faq:
     --------
     >>> faq = Faq()
     >>> faq.search("Does it need a lot of data?")["hits"][0]["id"]
-    'Is there a GPU version?'
+    'Does it work in my language?'
     >>> found = faq.choose("Does it need a lot of data?", "How many judged queries do I need?")
-    >>> hit = faq.search("What amount of data does it need?")["hits"][0]
+    >>> hit = faq.search("Is a lot of data needed?")["hits"][0]
     >>> hit["id"], hit["why"]
     ('How many judged queries do I need?', 'chosen for *Does it need a lot of data?*')
     """

@@ -13,7 +13,7 @@ import numpy as np
 from kinrank.data.parquet import write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets.click_log import simulate_clicks
-from kinrank.demo._search import BOOSTS, Judged, Movie, MovieSearch, load_demo_judgments, load_demo_movies, words
+from kinrank.demo._search import BOOSTS, Judged, Movie, MovieSearch, load_demo_judgments, load_demo_movies
 
 INDEX = "movies"
 TRAIN, TEST, SEARCHED = 600, 400, 300
@@ -48,11 +48,12 @@ def write_samples(folder: Path, train: int = TRAIN, test: int = TEST, searched: 
     """
     folder.mkdir(parents=True, exist_ok=True)
     movies, every = load_demo_movies(), load_demo_judgments()
-    learned_from = [each for each in every if each.learned][:train]
-    same = {frozenset(words(each.query)) for each in learned_from}
-    others = [each for each in every if not each.learned and frozenset(words(each.query)) not in same]
-    judged = learned_from + others[:test]
-    queries = judged_hits(MovieSearch(movies), judged)
+    by_kind = [each for each in every if each.learned], [each for each in every if not each.learned]
+    search, seen = MovieSearch(movies), set[bytes]()
+    judged = [
+        each for some, most in zip(by_kind, (train, test), strict=True) for each in _distinct(search, some, most, seen)
+    ]
+    queries = judged_hits(search, judged)
     learned, unseen = queries[:train], queries[train:]
     write_parquet(learned, folder / "train.parquet")
     write_parquet(unseen, folder / "test.parquet")
@@ -75,6 +76,17 @@ def write_samples(folder: Path, train: int = TRAIN, test: int = TEST, searched: 
         "test.parquet": f"{len(unseen):,} more",
         "engine.run": "the engine's first ten hits of these, as a TREC run",
     }
+
+
+def _distinct(search: MovieSearch, judged: Iterable[Judged], most: int, seen: set[bytes]) -> Iterator[Judged]:
+    """Yield at most some queries whose hits have other features than those seen: none is in training and test."""
+    for each in judged:
+        hits = search.hits(each.query)
+        features = b"" if hits is None else hits.X.tobytes()
+        if most and features not in seen:
+            seen.add(features)
+            most -= 1
+            yield each
 
 
 def judged_hits(search: MovieSearch, judged: Iterable[Judged]) -> QuerySet:

@@ -497,26 +497,23 @@ def feature_matrix(documents: Sequence[HitValues], builder: QueryBuilder) -> Flo
 
 # --- one search of Elasticsearch that also returns documents by id, whether or not it finds them ---------------------
 #
-# The added documents get scores above all others, so that they are always among the hits: 2^20 if the search does not
-# find them, else 2^60 times their score in the search. Both are powers of two. So the sum of the three clauses is
-# rounded to exactly this multiple, and dividing by it gives the score with all its digits.
+# The added documents get scores above all others but pinned ones, so that they are always among the hits. The score of
+# one that the search finds is that of a named clause.
 
 
-_FOUND = 2.0**60
-_NOT_FOUND = 2.0**20
-_MATCHING = "matching"
+_ADDED = 2.0**100
+_MATCHING = "kinrank.matching"
 
 
-def adding_search(builder: QueryBuilder, documents: Clause, options: SearchOptions) -> dict[str, Any]:
-    """Return the body of a search that adds documents."""
+def adding_search(builder: QueryBuilder, documents: Clause, options: SearchOptions) -> tuple[dict[str, Any], Clause]:
+    """Return the body of a search that adds documents, and the clause whose named scores `without_added` reads."""
     candidates = builder.candidate_query(options.filter_clause)
     wanted = options.also_matching(documents).filter_clause
-    found = {"bool": {"must": [builder.candidate_query()], "filter": [wanted], "boost": _FOUND}}
-    added = {"constant_score": {"filter": wanted, "boost": _NOT_FOUND}}
-    body = {"query": {"bool": {"should": [candidates, found, added]}}, **options.response_body()}
+    added = {"constant_score": {"filter": wanted, "boost": _ADDED}}
+    body = {"query": {"bool": {"should": [candidates, added]}}, **options.response_body()}
     if options.facets:  # of the candidates alone
         body["aggs"] = {_MATCHING: {"filter": candidates, "aggs": body["aggs"]}}
-    return body
+    return body, {"bool": {"must": [builder.candidate_query()], "filter": [wanted], "_name": _MATCHING}}
 
 
 def without_added(
@@ -529,22 +526,15 @@ def without_added(
     The size of the response was `size` and the number of added documents; `documents` are its hits by document.
     """
     requested = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id in documents]
-    scores = {doc_id: _single(hit["_score"]) for doc_id, hit in documents.items() if doc_id not in set(requested)}
-    scores |= {doc_id: _single(documents[doc_id]["_score"]) / _FOUND for doc_id in requested}
-    not_found = {doc_id for doc_id in requested if scores[doc_id] <= _NOT_FOUND / _FOUND}
+    scores = {doc_id: hit["_score"] for doc_id, hit in documents.items() if doc_id not in set(requested)}
+    scores |= {doc_id: documents[doc_id].get("matched_queries", {}).get(_MATCHING) for doc_id in requested}
+    not_found = {doc_id for doc_id in requested if scores[doc_id] is None}
     found = sorted((each for each in scores if each not in not_found), key=scores.__getitem__, reverse=True)[:size]
     added = [doc_id for doc_id in requested if doc_id not in set(found)]
-    hits = [
-        {**documents[doc_id], "_score": None if doc_id in not_found else scores[doc_id]} for doc_id in [*found, *added]
-    ]
+    hits = [{**documents[doc_id], "_score": scores[doc_id]} for doc_id in [*found, *added]]
     total = response["hits"].get("total")
     if total is not None and total["relation"] == "eq":
         total = {**total, "value": total["value"] - len(not_found)}
     facets = dict(response.get("aggregations", {}).get(_MATCHING, {}))
     facets.pop("doc_count", None)
     return {"hits": {"hits": hits, "total": total}, "aggregations": facets}, len(found)
-
-
-def _single(score: float) -> float:
-    """Return a score in single precision, as the engine computed it: its decimals in a response are rounded."""
-    return float(np.float32(score))

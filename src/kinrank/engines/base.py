@@ -48,6 +48,7 @@ TRACE_HEADERS: ContextVar[Mapping[str, str]] = ContextVar("trace_headers", defau
 
 Document = tuple[str, Mapping[str, Any]]
 """A document id and its fields."""
+_HIGHEST_ORGANIC = 2.0**127
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,15 @@ class Hits:
 
     def __len__(self) -> int:
         return len(self.doc_id)
+
+    @property
+    def pinned(self) -> set[str]:
+        """The documents that the engine itself has put first.
+
+        Elasticsearch scores what a ``pinned`` query or a query rule pins above 2^127, and caps all other scores there.
+        """
+        ids: list[str] = self.doc_id[self.score > _HIGHEST_ORGANIC].tolist()
+        return set(ids)
 
     def take(self, places: Sequence[int]) -> Hits:
         """Return some of the documents, with the total and the facets of all."""

@@ -51,8 +51,7 @@ from kinrank.errors import (
     MissingIndexError,
     ParameterError,
 )
-from kinrank.registry import import_extra
-from kinrank.registry.choices import check_choice
+from kinrank.registry import check_choice, import_extra
 
 BUSY = (429, 502, 503, 504)
 # A node left, or its search context was lost. The status is 500 or 404, as for an invalid request.
@@ -687,12 +686,14 @@ class ElasticsearchEngine(LuceneEngine):
         search_clause = builder.candidate_query()
         # The engine has scored its own query already: do not ask for its score again, as that of a feature.
         scored = [name for name, clause in builder.feature_clauses().items() if clause == search_clause]
+        named = _named_clauses(builder, scored)
         if doc_ids:
-            body = adding_search(builder, self._ids_filter(doc_ids), options)
+            body, matching = adding_search(builder, self._ids_filter(doc_ids), options)
+            named.append(matching)
         else:
             body = {"query": builder.candidate_query(options.filter_clause), **options.response_body()}
         body |= {
-            "rescore": _named_scores(_named_clauses(builder, scored)),
+            "rescore": _named_scores(named),
             "size": size + len(doc_ids),
             "docvalue_fields": builder.docvalue_fields(),
         }

@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64, Int64
 from kinrank.errors import DataError, FileFormatError, ParameterError
-from kinrank.registry import import_extra
 
 # --- read boosted trees that LightGBM or XGBoost has saved, as LightGBM's text format ---------------------------------
 #
@@ -110,7 +109,7 @@ class _TreeFile:
 
 
 def read_trees(path: str | os.PathLike[str]) -> _TreeFile:
-    """Read a model file of LightGBM (text) or XGBoost (JSON; other formats need the package ``xgboost``).
+    """Read a model file of LightGBM (text) or XGBoost (JSON).
 
     An XGBoost model with early stopping has its trees up to the best iteration, as in ``XGBRanker.predict``.
     """
@@ -125,21 +124,12 @@ def read_trees(path: str | os.PathLike[str]) -> _TreeFile:
     try:
         model = json.loads(raw)
     except ValueError:  # also if it is not UTF-8
-        model = _read_by_xgboost(path)
+        model = None
     if not isinstance(model, dict) or "learner" not in model:
         raise FileFormatError(
-            path, 0, "expected a model of LightGBM (save_model) or XGBoost (save_model, .json or .ubj)"
+            path, 0, "expected a model of LightGBM (save_model) or XGBoost (in JSON: save_model('model.json'))"
         )
     return _from_xgboost(model["learner"], path)
-
-
-def _read_by_xgboost(path: str | os.PathLike[str]) -> Any:
-    xgboost = import_extra("xgboost", "xgboost")
-    try:
-        raw = xgboost.Booster(model_file=os.fspath(path)).save_raw("json")
-    except xgboost.core.XGBoostError:
-        return None
-    return json.loads(bytes(raw))
 
 
 def _from_xgboost(learner: Mapping[str, Any], path: str | os.PathLike[str]) -> _TreeFile:

@@ -13,7 +13,7 @@ from kinrank.arrays import Float32, Float64, State
 from kinrank.data.normalization import Normalization, normalization_of, normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
-from kinrank.registry.choices import check_choice
+from kinrank.registry import check_choice
 
 Scale = Literal["standard", "none", "min_max", "l2", "z_score"]
 Missing = Literal["error", "zero", "mean"]

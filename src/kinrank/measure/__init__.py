@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinrank.measure.base import Measure
-from kinrank.measure.evaluation import Evaluation, evaluate
+from kinrank.measure.base import Evaluation, Measure, evaluate
 from kinrank.measure.measures import (
     AP,
     DCG,

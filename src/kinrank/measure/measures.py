@@ -14,8 +14,7 @@ from scipy.special import gammaln
 from kinrank.arrays import Float64, Int64
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure.base import Measure, RankedLists
-from kinrank.registry import Registry
-from kinrank.registry.choices import check_choice
+from kinrank.registry import Registry, check_choice
 from kinrank.registry.notation import parse_settings, split_call
 
 

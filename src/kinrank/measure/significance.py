@@ -18,7 +18,7 @@ from scipy import stats
 
 from kinrank.arrays import Float64
 from kinrank.errors import DataError, ParameterError
-from kinrank.registry.choices import check_choice
+from kinrank.registry import check_choice
 
 PairedTest = Literal["t", "wilcoxon", "permutation"]
 

@@ -251,6 +251,14 @@ class Evidence:
             return None if stored is None else (stored[0], stored[1])
         return first_and_last(self._arrays[3])
 
+    @cached_property
+    def looks_by_day(self) -> Float64:
+        """The looks of each day from the first to the last."""
+        first, last = self.days or (0, -1)
+        day, looks = self._arrays[3], self._arrays[4]
+        own = (day >= first) & (day <= last)
+        return np.bincount(day[own] - first, looks[own], last - first + 1).astype(np.float64)
+
     def __repr__(self) -> str:
         return f"Evidence({self.n_queries:,} queries, {self.n_cells:,} cells)"
 
@@ -261,6 +269,7 @@ class Evidence:
         half_life: float | None = None,
         days: tuple[int, int] | None = None,
         until: int | None = None,
+        before: int | None = None,
         hashes: tuple[IdHashes, IdHashes] | None = None,
     ) -> Totals:
         """Return the looks and choices of each candidate; 0 without evidence.
@@ -275,6 +284,8 @@ class Evidence:
             Count the evidence of these days only, from the first to the last, and none without a day.
         until
             The day from which on evidence ages; None: the last one.
+        before
+            The first day that does not count; None: all count.
         hashes
             What `hashes_of` returns for the queries, if it is known.
         """
@@ -282,7 +293,7 @@ class Evidence:
         if known is None or not self.n_cells:
             return Totals.zeros(queries.n_rows)
         total = np.zeros((4, queries.n_rows))
-        weights = self._day_weights(half_life, days, until)
+        weights = self._day_weights(half_life, days, until, before)
         few = add_totals(*self._arrays, known[0], queries.offsets, known[1], *weights, total)
         return Totals(total[0], total[1], Totals(total[2], total[3]) if few else None)
 
@@ -293,7 +304,7 @@ class Evidence:
         if place == len(query) or query[place] != key:
             return np.empty(0, dtype=np.uint64), Totals(np.empty(0), np.empty(0))
         own = slice(offsets[place], offsets[place + 1])
-        first, weight = self._day_weights(*(counted.get(name) for name in ("half_life", "days", "until")))
+        first, weight = self._day_weights(*(counted.get(name) for name in ("half_life", "days", "until", "before")))
         number = np.where(day[own] < 0, len(weight) - 1, day[own] - first)
         counts = (number >= 0) & (number < len(weight) - (day[own] >= 0))
         factor = np.where(counts, weight[np.where(counts, number, 0)], 0.0)
@@ -306,12 +317,12 @@ class Evidence:
         return documents, sums(factor).held_back(sums(factor * few[own]) if few[own].any() else None)
 
     def _day_weights(
-        self, half_life: float | None, days: tuple[int, int] | None, until: int | None
+        self, half_life: float | None, days: tuple[int, int] | None, until: int | None, before: int | None
     ) -> tuple[int, Float64]:
         """Return the first day that counts, and the weight of each day from it; the last weight is for `NO_DAY`."""
         if half_life is not None and not half_life > 0:
             raise ParameterError(f"half_life must be above 0, got {half_life}")
-        known = self._known_weights.get((half_life, days, until))
+        known = self._known_weights.get((half_life, days, until, before))
         if known is None:
             first, last = days or self.days or (0, -1)
             weight = np.ones(last - first + 2)
@@ -320,7 +331,9 @@ class Evidence:
                 weight[:-1] = 0.5 ** (np.arange(age + last - first, age - 1, -1) / half_life)
             if days is not None:
                 weight[-1] = 0.0
-            known = self._known_weights[half_life, days, until] = first, weight
+            if before is not None:
+                weight[max(before - first, 0) : -1] = 0.0
+            known = self._known_weights[half_life, days, until, before] = first, weight
         return known
 
     @cached_property

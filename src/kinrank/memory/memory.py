@@ -1,42 +1,49 @@
 """Memory for any retriever: its hits in a better order, by what people chose for similar questions. No training.
 
-Everything that is remembered is in one SQLite file. In main memory is only the index of questions.
+What people say is written to a ledger. What is asked is answered from a snapshot of it in main memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
-import sqlite3
+import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
+from uuid import UUID
 
 import numpy as np
 
-from kinrank.arrays import Float64
+from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, normalize_text
-from kinrank.errors import DataError, ForeignFolderError, NewerFormatError, ParameterError, StoreError
-from kinrank.memory._questions import TextQuestions, VectorQuestions
+from kinrank.errors import DataError, ParameterError, StoreError
+from kinrank.kin.letters import FAMILY
+from kinrank.kin.questions import TextQuestions, VectorQuestions
 from kinrank.memory._reasons import listed
+from kinrank.memory.ledger import SKIPPED, Changes, Cursor, Entry, List, Said, Selection, open_ledger
+from kinrank.memory.snapshot import SHARES, TAUGHT, Snapshot
+
+Id = str | int | UUID | np.integer[Any]
+"""What identifies a document or a person."""
+_IDS = str, int, UUID, np.integer
 
 
 class Given(NamedTuple):
     """A document as it is known."""
 
     name: str
-    content: int | None
-    """The hash of its text, if that is given."""
-    given: str | int
+    given: Id
 
 
-Document = str | int | tuple[str | int, str] | Given
+Document = Id | tuple[Id, str] | Given
 """A document of the caller: its id, its text, or both. A text without an id is known by its hash."""
 
 Found = tuple[Sequence[Document], Sequence[float] | None]
@@ -51,7 +58,7 @@ benchmarks memory_stream`` measures them there, and on SciFact and NFCorpus.
 VOTES = {"liked": (20, 20), "chosen": (10, 10), "cited": (10, 10), "disliked": (20, 0)}
 """Amount and good part of what people can say of a document, in tenths: whole numbers can be taken back exactly."""
 _SKIPPED = (3, 0)  # shown above something that was chosen
-_TENTHS, _SHARES = 10, 1000
+_TENTHS = 10
 _BEST = 4  # highest grade in training, which would take infinitely many people
 _ENOUGH = 200  # questions for training
 _DOUBT = 0.5  # votes of kin at which half of them being against a document costs it a third
@@ -70,42 +77,15 @@ _PRIOR = np.interp(
 _PRIOR_AMOUNT = 10.0  # comparisons that count as much as this prior, for each bin
 _LONGEST_NAME = 200  # longer texts without an id are known by their hash
 _DAY = 86_400.0
-_FORMAT = 1
-_TABLES = """
-CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS question (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, text TEXT NOT NULL,
-    vector BLOB);
-CREATE TABLE IF NOT EXISTS document (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, content INTEGER,
-    amount INTEGER NOT NULL DEFAULT 0, good INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS vote (question INTEGER NOT NULL, document INTEGER NOT NULL, user INTEGER NOT NULL,
-    day INTEGER NOT NULL, amount INTEGER NOT NULL, good INTEGER NOT NULL, PRIMARY KEY (question, document, user))
-    WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS cell (question INTEGER NOT NULL, document INTEGER NOT NULL, amount INTEGER NOT NULL,
-    good INTEGER NOT NULL, PRIMARY KEY (question, document)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS pair (question INTEGER NOT NULL, other INTEGER NOT NULL, bin INTEGER NOT NULL,
-    same INTEGER, PRIMARY KEY (question, other)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS pair_of_other ON pair (other);
-CREATE TABLE IF NOT EXISTS agreement (bin INTEGER PRIMARY KEY, pairs INTEGER NOT NULL, same INTEGER NOT NULL);
-INSERT OR IGNORE INTO setting VALUES ('format', '1'), ('forgotten', '0');
-"""
-_SAME = """
-SELECT p.question, p.other, p.bin, p.same, CASE WHEN EXISTS (
-    SELECT 1 FROM cell WHERE question = p.question AND good > 0
-) THEN (
-    SELECT 1000 * count(mine.good) / count(*) FROM cell AS theirs
-    LEFT JOIN cell AS mine ON mine.question = p.question AND mine.document = theirs.document AND mine.good > 0
-    WHERE theirs.question = p.other AND theirs.good > 0
-) END
-FROM pair AS p
-WHERE p.question IN (SELECT value FROM json_each(?1)) OR p.other IN (SELECT value FROM json_each(?1))
-"""
-"""The pairs of some questions: how much was the same, in thousandths, and how much is."""
+_POLL_SECONDS = 0.25  # between two looks at a database for which asking takes long
+_REMEMBERED = 10_000  # changes that are compared with those of a database that was restored
+_WRITTEN = 20_000  # questions from which a snapshot is kept in a file, so that a memory opens at once
 
 
 class Hit(NamedTuple):
     """A document in its new place."""
 
-    id: str | int
+    id: Id
     """Its id or text, as given; of a recalled document, the id under which it was learned."""
     score: float
     reason: str
@@ -129,7 +109,19 @@ class _Known:
 
 
 class Person(int):
-    """The number under which the votes of a person are stored; those without a person have negative ones."""
+    """The number under which the votes of a person are stored; those without a name have negative ones."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """What went wrong with the database of a memory since it was opened."""
+
+    failures: int = 0
+    """How often the database could not be read, so that answers came from what was known before."""
+    restored: int = 0
+    """How often the database turned out to be an older copy that was restored."""
+    lost: int = 0
+    """How many changes, such as votes, were known here and not in such a copy."""
 
 
 class _Fits(Protocol):
@@ -147,12 +139,18 @@ class Memory:
     ----------
     path
         The SQLite file, which is made if there is none; ":memory:" keeps everything in this object. Several processes
-        of one machine can share a file: what one of them learns, the others know.
+        of one machine can share a file: what one of them learns, the others know. For several machines, the address
+        of a PostgreSQL database, ``postgresql://USER@HOST/DATABASE``.
     people
         How many people it takes to be half sure: what n people say of a document for a question counts in proportion to
         n / (n + people). Raise it if anybody may vote.
     neighbors
         How many similar questions count.
+    tenant
+        Whose memory it is: many can share a database, and nothing crosses.
+    folder
+        Where files are kept that must outlive the database: who is forgotten, so that a dump that is restored brings
+        nobody back, and a copy that opens fast. None: next to a SQLite file, and nowhere for PostgreSQL.
 
     Examples
     --------
@@ -164,12 +162,15 @@ class Memory:
     ('account', 'chosen for *How do I reset my password?*')
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, people: float = 1.0, neighbors: int = NEIGHBORS) -> None:
-        if str(path).startswith(("postgres://", "postgresql://")):
-            raise ParameterError(
-                "Memory keeps what it learns in a SQLite file, and got an address of PostgreSQL: pass "
-                'a path, such as "memory.db"'
-            )
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        people: float = 1.0,
+        neighbors: int = NEIGHBORS,
+        tenant: str = "",
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
         if not people >= 0:
             raise ParameterError(f"people must be 0 or more, got {people!r}")
         if neighbors < 1:
@@ -177,22 +178,32 @@ class Memory:
         self.path = os.fspath(path)
         self.people = people
         self.neighbors = neighbors
-        self._lock = threading.RLock()
-        self._database = _opened(self.path)
-        self._version: tuple[int, int] | None = None
-        self._forgotten = ""
+        self.tenant = tenant
+        self.health = Health()
+        self._ledger = open_ledger(path, folder)
+        self._lock = threading.RLock()  # of what is in main memory
+        self._following = threading.Lock()
+        self._closed = threading.Event()
+        self._version: object = None
+        self._passed: deque[Cursor] = deque(maxlen=_REMEMBERED)
         self._agreement = np.append(_PRIOR, 1.0)
-        self._start()
+        self._take(self._written() or Snapshot())
+        self._follow(wait=True)
+        if self._ledger.polls:
+            threading.Thread(target=self._poll, name="kinrank-memory", daemon=True).start()
 
     def __len__(self) -> int:
         """Return the number of known questions."""
         with self._reading():
-            return len(self._ids)
+            return len(self._snapshot)
 
     def close(self) -> None:
-        """Close the file, after the calls that are under way in other threads."""
+        """Close the database, after the calls that are under way in other threads."""
         with self._lock:
-            self._database.close()
+            if not self._closed.is_set():
+                self._write()
+                self._closed.set()
+                self._ledger.close()
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -214,7 +225,7 @@ class Memory:
         question
             The question.
         documents
-            The hits: ids, texts, or pairs of id and text. A document whose text is not the one that was learned is new.
+            The hits: ids, texts, or pairs of id and text. What is known of an id holds for its text as it is now.
         scores
             The score of each hit, higher is better; None: the documents are in the order of the retriever.
         vector
@@ -268,37 +279,30 @@ class Memory:
 
     def _look_up(self, question: str, vector: Any, given: Sequence[Given]) -> tuple[dict[int, _Known], dict[str, int]]:
         """Return what is known by document, for similar questions and of the given documents, whose ids come, too."""
-        places, similar = self._index.nearest(self._asked(question, vector), self.neighbors)
+        asked = self._asked(question, vector)
         found: dict[int, _Known] = {}
-        if len(places):
-            near = list(zip(places.tolist(), np.interp(similar, _SIMILARITIES, self._agreement).tolist(), strict=True))
-            doubt = _TENTHS * self.people
-            nearest_first = self._execute(
-                "SELECT k.key, c.document, c.amount, c.good FROM json_each(?) AS k CROSS JOIN cell AS c "
-                "ON c.question = k.value ORDER BY k.key, c.document",
-                json.dumps([self._ids[place] for place, _ in near]),
-            )
-            for number, document, amount, good in nearest_first:
-                place, w = near[number]
-                known = found.get(document)
-                if known is None:
-                    known = found[document] = _Known()
-                known.kin_amount += w * amount / (amount + doubt)
-                known.kin_good += w * good / (amount + doubt)
-                if w > _NAMED:
-                    (known.right if good > 0 else known.wrong).append(place)
-        ids: dict[str, int] = {}
-        rows = self._execute(
-            "SELECT name, id, content, amount, good FROM document WHERE name IN (SELECT value FROM json_each(?))",
-            json.dumps([each.name for each in given]),
-        )
-        content = {each.name: each.content for each in given}
-        for name, number, stored, amount, good in rows:
-            if None in (stored, content[name]) or stored == content[name]:  # else it has changed since
-                ids[name] = number
+        places, similar = self._nearest(asked, self.neighbors)
+        weights = np.interp(similar, _SIMILARITIES, self._agreement).tolist()
+        doubt = _TENTHS * self.people
+        cells = self._snapshot.kin_cells(places.tolist(), n_near=int(np.sum(similar >= FAMILY)))
+        for kin, document, amount, good in zip(*(values.tolist() for values in cells), strict=True):
+            known = found.get(document)
+            if known is None:
+                known = found[document] = _Known()
+            w = weights[kin]
+            known.kin_amount += w * amount / (amount + doubt)
+            known.kin_good += w * good / (amount + doubt)
+            if w > _NAMED:
+                (known.right if good > 0 else known.wrong).append(int(places[kin]))
+        ids = {each.name: self._ledger.document(each.name) for each in given}
+        for number, amount, good in self._everyone(list(ids.values())):
+            if amount:
                 known = found.setdefault(number, _Known())
-                known.amount, known.good = amount / _SHARES, good / _SHARES
-        return found, ids
+                known.amount, known.good = amount, good
+        return found, {name: number for name, number in ids.items() if number in found}
+
+    def _everyone(self, documents: list[int]) -> Iterable[tuple[int, float, float]]:
+        return zip(documents, *(values.tolist() for values in self._snapshot.everyone(documents)), strict=True)
 
     def _recalled(
         self, kin: dict[int, _Known], known: dict[str, int], without: set[str], n: int
@@ -306,22 +310,12 @@ class Memory:
         """Return the names of the documents that helped most and are not given, with what is known of them."""
         here = set(known.values())
         helped = [number for number, found in kin.items() if found.kin_good > 0 and number not in here]
-        helped.sort(key=lambda number: (-kin[number].kin_good, number))
-        helped = helped[: n + len(without)]
-        rows = (
-            self._execute(
-                "SELECT id, name, amount, good FROM document WHERE id IN (SELECT value FROM json_each(?))",
-                json.dumps(helped),
-            )
-            if n > 0 and helped
-            else []
-        )
-        named = {}
-        for number, name, amount, good in rows:
-            named[number] = name
-            kin[number].amount, kin[number].good = amount / _SHARES, good / _SHARES
-        wanted = [number for number in helped if number in named and named[number] not in without]
-        return [(named[number], kin[number]) for number in wanted[:n]]
+        names = {number: self._snapshot.name(number) for number in helped} if n > 0 else {}
+        wanted = [number for number, name in names.items() if name is not None and name not in without]
+        wanted = sorted(wanted, key=lambda number: (-kin[number].kin_good, names[number]))[:n]
+        for number, amount, good in self._everyone(wanted):
+            kin[number].amount, kin[number].good = amount, good
+        return [(names[number] or "", kin[number]) for number in wanted]
 
     def _scores(self, prior: Float64, given: Sequence[_Known | None], added: Sequence[_Known]) -> list[float]:
         """Return the scores of given documents and of those that memory adds."""
@@ -347,7 +341,7 @@ class Memory:
         if known is None:
             return "the retriever's place: nothing is known of it"
         said = [
-            f"{how} for {listed([self._texts[place] for place in places])}"
+            f"{how} for {listed([self._snapshot.texts[place] for place in places])}"
             for how, places in (("chosen", known.right), ("passed over", known.wrong))
             if places
         ]
@@ -366,7 +360,7 @@ class Memory:
         liked: Iterable[Document] = (),
         disliked: Iterable[Document] = (),
         cited: Iterable[Document] = (),
-        user: str | int | None = None,
+        user: Id | None = None,
         vector: Any = None,
     ) -> None:
         """Learn what one person did with an answer.
@@ -387,12 +381,13 @@ class Memory:
         cited
             Those that the answer of an assistant cites.
         user
-            Who it was. One person has one vote on a document of a question, the last one. Without it, each call counts
-            as another person. Only a hash of it is kept.
+            Who it was. One person has one vote on a document of a question, the last one, and counts once for a
+            document, however many similar questions they ask. Calls without a user are yours, who teach: each
+            question counts, with its near-duplicates once. Only a hash is kept, with a key that lies in the database.
         vector
             The vector of the question, if questions are compared by vectors: give it with every question or with none.
         """
-        votes: dict[str, tuple[int, int]] = {}
+        votes: dict[str, str] = {}
         given = {each.name: each for each in map(given_document, shown)}
         above = list(given)
         said = {"chosen": chosen, "cited": cited, "liked": liked, "disliked": disliked}
@@ -400,50 +395,58 @@ class Memory:
             if isinstance(documents, str):
                 raise DataError(f"{how} must be a list of documents, got {documents!r}: put it into a list")
             for each in map(given_document, documents):
-                if how == "disliked" and votes.get(each.name, _SKIPPED)[1]:
+                if how == "disliked" and each.name in votes:
                     raise DataError(f"document {each.given!r} is disliked and also chosen, liked or cited: give one")
-                if each.name not in given or each.content is not None:
-                    given[each.name] = each
-                votes[each.name] = VOTES[how]
+                given.setdefault(each.name, each)
+                votes[each.name] = how
         if not votes:
             return
-        last = max((place for place, name in enumerate(above) if votes.get(name, _SKIPPED)[1] > 0), default=0)
-        skipped = dict.fromkeys((name for name in above[:last] if name not in votes), _SKIPPED)
-        person = -time.time_ns() if user is None else person_of(user)
-        with self._writing():
+        last = max((place for place, name in enumerate(above) if votes.get(name, "disliked") != "disliked"), default=0)
+        skipped = [name for name in above[:last] if name not in votes]
+        person = TAUGHT - time.time_ns() if user is None else self.person(user)
+        with self._reading():
             asked = self._asked(question, vector)
-            number = self._question(question, asked)
-            for name, vote in {**skipped, **votes}.items():
-                self._vote(number, self._document(given[name]), person, vote, weak=name in skipped)
-            self._compare([number])
+            counts = (self._snapshot.said_in_full(self._ledger.document(name), person) for name in votes)
+            kin = self._compared(question, asked) if all(counts) else []
+        said_of = [Said(name, SKIPPED, *_SKIPPED) for name in skipped]
+        said_of += [Said(name, how, *VOTES[how]) for name, how in votes.items()]
+        self._ledger.append(
+            self.tenant,
+            Entry(
+                storable(question),
+                person,
+                said_of,
+                vector=None if isinstance(asked, str) else asked.tobytes(),
+                kin=kin,
+            ),
+        )
+        self._follow(wait=True)
 
-    def unlearn(self, question: str, documents: Iterable[Document], *, user: str | int | None = None) -> int:
+    def unlearn(self, question: str, documents: Iterable[Document], *, user: Id | None = None) -> int:
         """Take back votes of a person on documents of a question, and return how many there were.
 
         Without `user`, the latest vote without one is taken back for each document.
         """
         if isinstance(documents, str):
             raise DataError(f"documents must be a list, got {documents!r}: put it into a list")
-        names = json.dumps([given_document(document).name for document in documents])
-        least, most = (-(2**63), -1) if user is None else (person_of(user),) * 2
-        return self._delete(
-            "SELECT v.question, v.document, min(v.user) FROM vote AS v JOIN question AS q ON q.id = v.question "
-            "JOIN document AS d ON d.id = v.document WHERE q.key = ? AND d.name IN (SELECT value FROM json_each(?)) "
-            "AND v.user BETWEEN ? AND ? GROUP BY v.question, v.document",
-            (normalize_text(question), names, least, most),
-        )
+        numbers = [self._ledger.document(given_document(document).name) for document in documents]
+        person = None if user is None else self.person(user)
+        taken = self._ledger.retract(self.tenant, self._ledger.question(storable(question)), numbers, person)
+        self._follow(wait=True)
+        return taken
 
     def forget(
         self,
         *,
-        user: str | int | None = None,
+        user: Id | None = None,
         document: Document | None = None,
         question: str | None = None,
         before: float | None = None,
     ) -> int:
         """Forget all votes of a person, on a document, on a question, or before a time; return how many there were.
 
-        Questions and documents without a vote are forgotten, too. Takes time in proportion to the memory.
+        Questions and documents without a vote are forgotten, too. A call that is killed is finished when the memory is
+        opened again.
 
         Parameters
         ----------
@@ -454,105 +457,25 @@ class Memory:
         """
         if user is None and document is None and question is None and before is None:
             raise ParameterError("forget needs a user, a document, a question or a time: pass one of them")
-        values = (
-            None if user is None else person_of(user),
-            None if document is None else given_document(document).name,
-            None if question is None else normalize_text(question),
+        selection = Selection(
+            None if user is None else self.person(user),
+            None if document is None else self._ledger.document(given_document(document).name),
+            None if question is None else self._ledger.question(storable(question)),
             None if before is None else int(before // _DAY),
         )
-        return self._delete(
-            "SELECT v.question, v.document, v.user FROM vote AS v JOIN question AS q ON q.id = v.question "
-            "JOIN document AS d ON d.id = v.document WHERE v.user = coalesce(?, v.user) "
-            "AND d.name = coalesce(?, d.name) AND q.key = coalesce(?, q.key) AND v.day < coalesce(?, v.day + 1)",
-            values,
-        )
+        forgotten = self._ledger.forget(self.tenant, selection)
+        if self._file is not None:
+            shutil.rmtree(self._file, ignore_errors=True)
+        self._follow(wait=True)
+        return forgotten
 
-    def _delete(self, select: str, values: tuple[Any, ...]) -> int:
-        """Delete the votes that a statement selects."""
-        with self._writing():
-            votes = self._execute(select, *values)
-            for question, document, person in votes:
-                self._vote(question, document, person, None)
-            if votes:
-                self._compare(sorted({question for question, _, _ in votes}))
-                self._execute("DELETE FROM document WHERE id NOT IN (SELECT document FROM vote)")
-                self._execute("DELETE FROM question WHERE id NOT IN (SELECT question FROM vote)")
-                self._execute("DELETE FROM pair WHERE question NOT IN (SELECT id FROM question)")
-                self._execute("DELETE FROM pair WHERE other NOT IN (SELECT id FROM question)")
-                self._execute("UPDATE setting SET value = value + 1 WHERE name = 'forgotten'")
-        return len(votes)
+    def person(self, user: Id) -> Person:
+        """Return the number of a person, who may be given by it: a hash with a key that lies in the database."""
+        return user if isinstance(user, Person) else Person(self._ledger.person(user))
 
-    def _vote(
-        self, question: int, document: int, person: int, vote: tuple[int, int] | None, *, weak: bool = False
-    ) -> None:
-        """Store the vote of a person in place of the one before; None deletes it. A weak one replaces none."""
-        key = question, document, person
-        before = self._execute("SELECT amount, good FROM vote WHERE question = ? AND document = ? AND user = ?", *key)
-        if before and weak:
-            return
-        if vote is None:
-            self._execute("DELETE FROM vote WHERE question = ? AND document = ? AND user = ?", *key)
-        else:
-            self._execute(
-                "INSERT OR REPLACE INTO vote VALUES (?, ?, ?, ?, ?, ?)", *key, int(time.time() // _DAY), *vote
-            )
-        old, new = before[0] if before else (0, 0), vote or (0, 0)
-        cell = self._execute("SELECT amount, good FROM cell WHERE question = ? AND document = ?", question, document)
-        had = cell[0] if cell else (0, 0)
-        has = had[0] + new[0] - old[0], had[1] + new[1] - old[1]
-        if has[0]:
-            self._execute("INSERT OR REPLACE INTO cell VALUES (?, ?, ?, ?)", question, document, *has)
-        else:
-            self._execute("DELETE FROM cell WHERE question = ? AND document = ?", question, document)
-        change = (now - then for now, then in zip(_share(*has), _share(*had), strict=True))
-        self._execute("UPDATE document SET amount = amount + ?, good = good + ? WHERE id = ?", *change, document)
-
-    def _question(self, text: str, asked: Any) -> int:
-        """Return the number of a question. A new one is stored, with those it will be compared with."""
-        key = normalize_text(text)
-        found = self._execute("SELECT id FROM question WHERE key = ?", key)
-        if found:
-            return int(found[0][0])
-        blob = None if isinstance(asked, str) else asked.tobytes()
-        self._execute("INSERT INTO question (key, text, vector) VALUES (?, ?, ?)", key, text, blob)
-        number = int(self._execute("SELECT last_insert_rowid()")[0][0])
-        if self._ids and _hash(key) % len(self._ids) < _ALL_COMPARED:
-            for place, w in zip(*self._index.nearest(asked, _COMPARED), strict=True):
-                bin_ = min(int(w * _BINS), _BINS - 1)
-                self._execute("INSERT INTO pair VALUES (?, ?, ?, NULL)", number, self._ids[place], bin_)
-        return number
-
-    def _compare(self, questions: Sequence[int]) -> None:
-        """Count again which of the documents chosen for similar questions were chosen for some questions, too.
-
-        That is in thousandths, and nothing while one of a pair has no choice.
-        """
-        pairs = self._execute(_SAME, json.dumps(questions))
-        for question, other, bin_, before, now in pairs:
-            if now != before:
-                self._execute("UPDATE pair SET same = ? WHERE question = ? AND other = ?", now, question, other)
-                self._execute(
-                    "INSERT INTO agreement VALUES (?, ?, ?) ON CONFLICT (bin) DO UPDATE SET pairs = pairs + "
-                    "excluded.pairs, same = same + excluded.same",
-                    *(bin_, (now is not None) - (before is not None), (now or 0) - (before or 0)),
-                )
-
-    def _document(self, given: Given) -> int:
-        """Return the number of a document, which is stored if it is new. What is known of another text is deleted."""
-        found = self._execute("SELECT id, content FROM document WHERE name = ?", given.name)
-        if found and given.content is not None and found[0][1] != given.content:
-            number, stored = found[0]
-            if stored is None:
-                self._execute("UPDATE document SET content = ? WHERE id = ?", given.content, number)
-            else:
-                self._execute("DELETE FROM vote WHERE document = ?", number)
-                self._execute("DELETE FROM cell WHERE document = ?", number)
-                self._execute("DELETE FROM document WHERE id = ?", number)
-                found = []
-        if not found:
-            self._execute("INSERT INTO document (name, content) VALUES (?, ?)", given.name, given.content)
-            found = self._execute("SELECT last_insert_rowid()")
-        return int(found[0][0])
+    def unnamed(self, event: str) -> Person:
+        """Return the number of somebody without a name, who is known by an event only, such as the id of a list."""
+        return Person(-1 - (self._ledger.person(event) >> 2))  # above those of `TAUGHT`
 
     # --- training ---------------------------------------------------------------------------------------------------
 
@@ -577,7 +500,8 @@ class Memory:
             scores = ranker.predict(memory.to_queries({question: retrieve(question)}))
         """
         with self._reading():
-            questions = list(self._texts)
+            places = np.arange(self._snapshot.n_places)
+            questions = [self._snapshot.texts[place] for place in places[self._snapshot.is_known(places)]]
         queries = self.to_queries({question: retrieve(question) for question in questions})
         queries = queries[np.maximum.reduceat(queries.grades, queries.offsets[:-1]) > 0] if len(queries) else queries
         if len(queries) < _ENOUGH:
@@ -602,18 +526,9 @@ class Memory:
             for question in asked:
                 documents, scores = found[question]
                 given = [given_document(document) for document in documents]
-                votes = {
-                    name: (content, good / (amount + _TENTHS * self.people))
-                    for name, content, amount, good in self._execute(
-                        "SELECT d.name, d.content, c.amount, c.good FROM question AS q JOIN cell AS c "
-                        "ON c.question = q.id JOIN document AS d ON d.id = c.document WHERE q.key = ?",
-                        normalize_text(question),
-                    )
-                }
+                rates = self._rates(question)
                 X.append(_prior(len(given), scores))
-                for each in given:
-                    content, rate = votes.get(each.name, (None, 0.0))
-                    y.append(round(_BEST * rate) if None in (content, each.content) or content == each.content else 0)
+                y += [round(_BEST * rates.get(self._ledger.document(each.name), 0.0)) for each in given]
                 sizes.append(len(given))
                 names += [each.name for each in given]
         return QuerySet.from_arrays(
@@ -625,14 +540,31 @@ class Memory:
             query_columns={TEXT: np.array(asked, dtype=np.str_)},
         )
 
-    # --- the file and the index -------------------------------------------------------------------------------------
+    # --- lists that were handed out ---------------------------------------------------------------------------------
+
+    def add_list(self, handed_out: List) -> None:
+        """Keep a list for some days, so that votes can name it."""
+        self._ledger.add_list(self.tenant, handed_out)
+
+    def find_list(self, name: str) -> List | None:
+        """Return a list by its id; None if it is not known."""
+        return self._ledger.find_list(self.tenant, name)
+
+    def _rates(self, question: str) -> dict[int, float]:
+        """Return how good each document is for a question, by the votes on it."""
+        place = self._snapshot.place(self._ledger.question(storable(question)))
+        cells = self._snapshot.kin_cells([] if place is None else [place])
+        rates = cells.good / (cells.amount + _TENTHS * self.people)
+        return dict(zip(cells.document.tolist(), rates.tolist(), strict=True))
+
+    # --- what is in main memory -------------------------------------------------------------------------------------
 
     def _asked(self, question: str, vector: Any) -> Any:
         """Return what the index compares: the question, or its vector."""
         if not isinstance(question, str):
             raise DataError(f"question must be a str, got {question!r}")
         width = self._index.width if isinstance(self._index, VectorQuestions) else 0
-        if self._ids and bool(width) != (vector is not None):
+        if len(self._snapshot) and bool(width) != (vector is not None):
             how, fix = ("vectors", "pass vector=") if width else ("texts", "leave vector out")
             raise DataError(f"the questions of this memory are compared by {how}: {fix}, or start another memory")
         if vector is None:
@@ -643,126 +575,161 @@ class Memory:
             raise DataError(f"vector must be a list {wanted}, got shape {values.shape}: use one encoder for all")
         return values
 
-    def _start(self) -> None:
-        """Forget what is in main memory."""
-        self._ids: list[int] = []
-        self._texts: list[str] = []
-        self._index: TextQuestions | VectorQuestions = TextQuestions()
+    def _nearest(self, asked: Any, n: int) -> tuple[Int64, Float32]:
+        """Return the places and similarities of at most n questions with a vote, most similar first."""
+        wanted = n
+        if not len(self._snapshot):
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        while True:
+            places, similar = self._index.nearest(asked, wanted)
+            known = self._snapshot.is_known(places)
+            if len(places) < wanted or known.sum() >= n:
+                return places[known][:n], similar[known][:n]
+            wanted *= 2
 
-    def _refresh(self) -> None:
-        """Read what was learned since, here or by other processes."""
-        version = self._execute("PRAGMA data_version")[0][0], self._database.total_changes
-        if version == self._version:
-            return
-        forgotten = self._execute("SELECT value FROM setting WHERE name = 'forgotten'")[0][0]
-        if forgotten != self._forgotten:
-            self._start()
-        last = self._ids[-1] if self._ids else 0
-        new = self._execute("SELECT id, text, vector FROM question WHERE id > ? ORDER BY id", last)
-        if new:
-            if new[0][2] is not None and not self._ids:
-                self._index = VectorQuestions()
-            numbers, texts, vectors = (list(values) for values in zip(*new, strict=True))
-            if isinstance(self._index, VectorQuestions):
-                self._index.add([np.frombuffer(each, dtype=np.float32) for each in vectors])
-            else:
-                self._index.add(texts)
-            self._ids += numbers
-            self._texts += texts
-        counted = np.zeros((2, _BINS))
-        for bin_, pairs, same in self._execute("SELECT bin, pairs, same FROM agreement"):
-            counted[:, bin_] = pairs, same / _SHARES
+    def _compared(self, question: str, asked: Any) -> list[tuple[int, float]]:
+        """Return the questions with which a new one is compared, to see how far such questions agree."""
+        key, n = normalize_text(storable(question)), len(self._snapshot)
+        if not n or self._snapshot.place(self._ledger.question(key)) is not None or _hash(key) % n >= _ALL_COMPARED:
+            return []
+        places, similar = self._nearest(asked, _COMPARED)
+        return [(self._snapshot.id(place), w) for place, w in zip(places.tolist(), similar.tolist(), strict=True)]
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """Answer from another snapshot."""
+        index: TextQuestions | VectorQuestions = TextQuestions() if snapshot.vectors is None else VectorQuestions()
+        _grow(index, snapshot)
+        with self._lock:
+            self._snapshot, self._index = snapshot, index
+            self._learn_agreement()
+
+    def _learn_agreement(self) -> None:
+        pairs = self._snapshot.pairs
+        compared = pairs.same >= 0
+        bins = np.minimum((pairs.similarity[compared] * _BINS).astype(np.int64), _BINS - 1)
+        counted = np.bincount(bins, minlength=_BINS), np.bincount(bins, pairs.same[compared], _BINS) / SHARES
         # Bins next to each other are alike.
-        pairs, same = (np.convolve(each, (0.5, 1.0, 0.5), "same") for each in counted)
-        self._agreement[:_BINS] = (same + _PRIOR_AMOUNT * _PRIOR) / (pairs + _PRIOR_AMOUNT)
-        self._version, self._forgotten = version, forgotten
+        number, same = (np.convolve(each, (0.5, 1.0, 0.5), "same") for each in counted)
+        self._agreement = np.append((same + _PRIOR_AMOUNT * _PRIOR) / (number + _PRIOR_AMOUNT), 1.0)
+
+    def _follow(self, *, wait: bool = False) -> None:
+        """Learn what is new in the ledger; without `wait`, leave that to another thread that is just at it.
+
+        If the ledger cannot be read, what was known before is still known.
+        """
+        if self._closed.is_set():
+            raise StoreError(f"{self.path}: this memory is closed: open it again")
+        if not self._following.acquire(blocking=wait):
+            return
+        try:
+            version = self._ledger.version()
+            if version != self._version:
+                self._read()
+                self._version = version
+        except StoreError:
+            if self._version is None:
+                raise
+            self.health = replace(self.health, failures=self.health.failures + 1)
+        finally:
+            self._following.release()
+
+    def _read(self) -> None:
+        cursor = self._snapshot.cursor
+        changes = self._ledger.since(self.tenant, cursor)
+        if changes.cursor == cursor:
+            return
+        self._passed.append(cursor)
+        if changes.restored:
+            self._ledger.recover()  # what such a copy brings back is forgotten again
+        elif self._apply(changes):
+            return
+        self._take(Snapshot.of(self._ledger.since(self.tenant, Cursor())))
+        if changes.restored:
+            common = self._ledger.common(self.tenant, self._passed) or min(cursor.seq, self._snapshot.cursor.seq)
+            lost = cursor.seq - common
+            self.health = replace(self.health, restored=self.health.restored + 1, lost=self.health.lost + lost)
+
+    def _apply(self, changes: Changes) -> bool:
+        """Add what came since, and return whether that was worth it: else read everything again."""
+        with self._lock:
+            vectors = self._snapshot.vectors is not None
+            worth = self._snapshot.apply(changes) and vectors == (self._snapshot.vectors is not None)
+            if worth:
+                _grow(self._index, self._snapshot)
+                self._learn_agreement()
+        return worth
+
+    # --- the file of a snapshot -------------------------------------------------------------------------------------
+
+    @property
+    def _file(self) -> Path | None:
+        name = f"snapshot-{_digest(self.tenant, 8).hex()}"
+        return None if self._ledger.folder is None else self._ledger.folder / name
+
+    def _written(self) -> Snapshot | None:
+        """Return the snapshot that was written when this memory was closed; what came since is read from the ledger."""
+        try:
+            return None if self._file is None else Snapshot.read(self._file)
+        except StoreError:  # there is none, or it is of no use
+            return None
+
+    def _write(self) -> None:
+        """Write the snapshot if reading everything takes long."""
+        if self._file is not None and self._snapshot.n_places >= _WRITTEN:
+            self._follow()
+            with suppress(OSError, StoreError):
+                self._snapshot.write(self._file)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Read one state of the file, with an index that knows it."""
-        with self._lock, self._transaction("BEGIN"):
-            self._refresh()
+        """Use what is in main memory."""
+        if not self._ledger.polls:
+            self._follow()
+        with self._lock:
+            if self._closed.is_set():
+                raise StoreError(f"{self.path}: this memory is closed: open it again")
             yield
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Write all or nothing."""
-        with self._lock:
-            with self._transaction("BEGIN IMMEDIATE"):
-                self._refresh()
-                yield
-            with self._transaction("BEGIN"):
-                self._refresh()
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
-        try:
-            self._execute(begin)
-            try:
-                yield
-            except BaseException:
-                self._execute("ROLLBACK")
-                raise
-            self._execute("COMMIT")
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path}: the memory cannot be used ({error}): check the file and its disk"
-            ) from error
-
-    def _execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self._database.execute(statement, values).fetchall()
-
-
-def _opened(path: str) -> sqlite3.Connection:
-    """Open a file, or make one."""
-    try:
-        database = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
-        with suppress(sqlite3.OperationalError):  # another process is just setting it, or it is in main memory
-            database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        others = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        if others and ("cell",) not in others:
-            raise ForeignFolderError(f"{path} is a database of something else: pass another file")
-        database.executescript(_TABLES)
-        written = int(database.execute("SELECT value FROM setting WHERE name = 'format'").fetchone()[0])
-    except sqlite3.Error as error:
-        raise StoreError(f"{path} cannot be opened as a memory ({error}): pass a path that can be written") from error
-    if written > _FORMAT:
-        raise NewerFormatError(f"{path} was written by a newer kinrank (format {written}): upgrade kinrank")
-    return database
+    def _poll(self) -> None:
+        while not self._closed.wait(_POLL_SECONDS):
+            with suppress(StoreError):
+                self._follow(wait=True)
 
 
 def given_document(document: Document) -> Given:
     """Return the name under which a document is known, and the hash of its content if that is told."""
     if isinstance(document, Given):
         return document
-    identifier, text = document if isinstance(document, tuple) else (document, None)
-    if not isinstance(identifier, str | int) or not isinstance(text, str | None):
+    identifier, text = document if isinstance(document, tuple) and len(document) == 2 else (document, "")
+    if not isinstance(identifier, _IDS) or not isinstance(text, str):
         raise DataError(f"a document must be an id, a text or a pair of both, got {document!r}")
     name = str(identifier)
-    if len(name) > _LONGEST_NAME:
+    if len(name) > _LONGEST_NAME or name != storable(name):
         name = _digest(name, 16).hex()
-    return Given(name, None if text is None else _hash(text), identifier)
+    return Given(name, identifier)
 
 
-def _share(amount: int, good: int) -> tuple[int, int]:
-    """Return what one question says of a document: together, its votes count as one at most."""
-    most = max(amount, _TENTHS)
-    return _SHARES * amount // most, _SHARES * good // most
+def storable(text: str) -> str:
+    """Return a text as SQLite can store and look it up, without NUL and parts of characters (lone surrogates)."""
+    return text.replace("\0", "").encode(errors="replace").decode()
 
 
 def _hash(text: str) -> int:
-    """Return a signed hash of 64 bits, as SQLite stores integers."""
-    return int.from_bytes(_digest(text, 8), "big", signed=True)
+    """Return a hash of 64 bits."""
+    return int.from_bytes(_digest(text, 8), "big")
 
 
 def _digest(text: str, size: int) -> bytes:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=size).digest()
 
 
-def person_of(user: str | int) -> Person:
-    """Return the number of a person, who may be given by it."""
-    return user if isinstance(user, Person) else Person(_hash(str(user)) & 0x7FFF_FFFF_FFFF_FFFF)
+def _grow(index: TextQuestions | VectorQuestions, snapshot: Snapshot) -> None:
+    """Add the questions that an index does not have."""
+    known = len(index)
+    if isinstance(index, TextQuestions):
+        index.add(snapshot.texts[known:])
+    elif snapshot.vectors is not None:
+        index.add(list(snapshot.vectors.rows[known:]))
 
 
 def _prior(n: int, scores: Sequence[float] | None) -> Float64:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, Unpack
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,11 +17,12 @@ from sklearn.exceptions import ConvergenceWarning
 from kinrank.arrays import Float64, Int64, State
 from kinrank.data.query_rows import feature_position
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.blocks import statistics
 from kinrank.errors import DataError, ParameterError
+from kinrank.kin.blocks import statistics
 from kinrank.learn import make_learner
 from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import Learner, LinearLearner
+from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import AP
 from kinrank.parallel import Serial, current_executor
 from kinrank.rankers._local.model import Prior, check_prior, coefficients
@@ -326,8 +327,9 @@ _QUERIES_AT_ONCE = 64  # mode="select" compares each with all judged queries; sm
 class ClusterRanker(WeightedRanker, Ranker):
     """One linear model per cluster of judged queries; a query is scored by a mixture of them.
 
-    score(q, d) = Σ_i weight_i(q) s_i(d) (the paper's Eq. 1), with weights that sum to 1. The modes differ in how
-    queries are clustered and how the weights are computed; see `kinrank.papers.cluster`.
+    score(q, d) = Σ_i weight_i(q) s_i(d) (Eq. 1 of "local models with rank aggregation", section 2.1 and Figure 1), with
+    weights that sum to 1. The modes are Algorithms 1, 2 and 3 of its section 2.2. They differ in how queries are
+    clustered and how the weights are computed; see `kinrank.papers.cluster`.
 
     Parameters
     ----------
@@ -407,6 +409,24 @@ class ClusterRanker(WeightedRanker, Ranker):
         self.scale = scale
         self.missing = missing
         self.seed = seed
+
+    @classmethod
+    def as_published(cls, mode: Mode = "naive", *, reference: str | int = "bm25", **settings: Any) -> Self:
+        """Return a ranker of the paper (section 2.2): Algorithm 1, 2 or 3, with the clusters' models by RankSVM.
+
+        Features are used as they are, and RankSVM has the plain hinge. The paper chooses everything else by MAP on
+        validation queries, so `n_clusters`, `top` and `n_neighbors` are to be chosen, too.
+        docs/research/as-published.md lists what is our reading.
+
+        Examples
+        --------
+        >>> ClusterRanker.as_published("select", reference="score", n_clusters=20)
+        ClusterRanker(learner=RankSVM(loss='hinge'), mode='select', n_clusters=20,
+                      reference='score', scale='none')
+        """
+        published: dict[str, Any] = {"mode": mode, "learner": RankSVM(loss="hinge"), "scale": "none"}
+        published["reference"] = None if mode == "naive" else reference
+        return cls(**published | settings)
 
     @takes_arrays
     def cluster_weights(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> Float64:

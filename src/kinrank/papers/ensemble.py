@@ -624,6 +624,11 @@ class EnsembleRanker(WeightedRanker, Ranker):
     has its own weights, chosen so that similar candidates also get similar scores (Eq. 10). This needs the candidates
     of the query but no judgments.
 
+    The paper's Eq. 8 is not its Eq. 10: the sum γ/2 Σ_kl s_kl (f_k - f_l)² is γ w'G'(D - S)Gw, with the unnormalized
+    Laplacian and no factor ½. With d neighbors each it is 2d times the ½ γ w'G'LGw of Eq. 10. This class solves Eq. 10,
+    as the paper does. Eq. 13, w = H Σ α_i b_i, omits the multipliers η of w ≥ 0 that are in the dual (Eqs. 11 and 12);
+    weights could be negative. Here w = H (Σ α_i b_i + η), as the conditions of optimality require.
+
     Parameters
     ----------
     gamma : float
@@ -717,6 +722,21 @@ class EnsembleRanker(WeightedRanker, Ranker):
         self.relevant_from = relevant_from
         self.possible_from = possible_from
         self.missing = missing
+
+    @classmethod
+    def as_published(cls, gamma: float = 0.5, **settings: Any) -> Self:
+        """Return SSER of the paper (Eq. 10, Figures 1 to 3), or SER (Eq. 6) with ``gamma=0``.
+
+        C = 1, δ = 1, θ = 0.5 and five neighbors are its values. Scores are used as they are, and no ranker is reversed.
+        The paper chooses γ on validation queries, and finds that 0.5 is nearly as good as the best.
+
+        Examples
+        --------
+        >>> EnsembleRanker.as_published()
+        EnsembleRanker(gamma=0.5, normalize='none', orient=False)
+        """
+        published: dict[str, Any] = {"gamma": gamma, "normalize": "none", "orient": False}
+        return cls(**published | settings)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -13,13 +13,14 @@ from sklearn.linear_model import LogisticRegression
 
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import Describer
-from kinrank.describe.blocks import Spec
 from kinrank.errors import DataError, ParameterError
+from kinrank.kin import Describer
+from kinrank.kin.blocks import Spec
+from kinrank.kin.indexes.base import Neighborhoods
 from kinrank.learn import make_learner
 from kinrank.learn._prepare import Missing, Scale
 from kinrank.learn.base import Learner
-from kinrank.neighbors.base import Neighborhoods
+from kinrank.learn.ranksvm import RankSVM
 from kinrank.rankers._local.model import LocalModel, Prior, check_local_settings
 from kinrank.rankers.base import LinearWeights, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities
@@ -27,7 +28,7 @@ from kinrank.store import nest, unnest
 
 
 class QueryClassRanker(WeightedRanker, Ranker):
-    """One model per type of query; a query is ranked by the model of its type (QC in Geng et al. 2008).
+    """One model per type of query; a query is ranked by the model of its type (QC in Geng et al. 2008, section 4.2.1).
 
     Parameters
     ----------
@@ -86,6 +87,27 @@ class QueryClassRanker(WeightedRanker, Ranker):
         self.scale = scale
         self.missing = missing
         self.seed = seed
+
+    @classmethod
+    def as_published(cls, types: str, *, reference: str | int | None = "bm25", top: int = 50, **settings: Any) -> Self:
+        """Return the paper's QC (section 4.2.1): a classifier of labeled query types, and a Ranking SVM for each type.
+
+        The paper labels its queries (topic distillation, named page finding, homepage finding), and takes the
+        classifier from another paper, so `types` names a query column of the training queries. Queries are points, and
+        Ranking SVM learns, as in `KnnRanker.as_published`.
+
+        Examples
+        --------
+        >>> QueryClassRanker.as_published("type", reference="score")
+        QueryClassRanker(describe=Describer(reference='score', standardize=False),
+                         learner=RankSVM(loss='hinge'), scale='none', types='type')
+        """
+        published: dict[str, Any] = {
+            "learner": RankSVM(loss="hinge"),
+            "describe": Describer.as_published(reference, top),
+            "scale": "none",
+        }
+        return cls(types, **published | settings)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
@@ -19,17 +19,22 @@ from kinrank.arrays import Float64, State
 from kinrank.data.hashes import IdHashes, hash_ids
 from kinrank.data.normalization import Normalization, normalization_of
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.encoders import EncoderSpec, check_encoders, make_encoder
 from kinrank.errors import DataError
+from kinrank.kin import DESCRIBERS
+from kinrank.kin.encoders import EncoderSpec, check_encoders, make_encoder
+from kinrank.kin.indexes import INDEXES
+from kinrank.learn import LEARNERS
 from kinrank.learn._prepare import Missing, Scale
 from kinrank.measure import NDCG
 from kinrank.rankers._names import Names
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import JudgedArrays, QueryArrays, feature_difference, read_queries, takes_arrays
-from kinrank.rankers.persistence import PARTS
-from kinrank.rankers.registry import RANKERS
+from kinrank.rankers.registry import RANKERS, REGRESSORS
 from kinrank.store import ModelRecord, decode, encode, read_model, write_model
 from kinrank.version import __version__
+
+PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, INDEXES)
+"""The registries of what settings may hold."""
 
 # --- linear weights of queries, and how well they reproduce a ranker that is not linear -------------------------------
 
@@ -101,8 +106,6 @@ class Ranker(BaseEstimator, ABC):
     """
 
     _capabilities: ClassVar[Capabilities] = Capabilities()
-    enabling_settings: ClassVar[Mapping[str, str]] = {}
-    """Capabilities that the default settings lack, with the setting that enables them."""
 
     feature_names_: tuple[str, ...]
     n_features_in_: int
@@ -119,11 +122,6 @@ class Ranker(BaseEstimator, ABC):
     def normalization(self) -> Normalization | None:
         """How features are normalized within their query before the weights apply; None for features as given."""
         return None
-
-    @property
-    def learns_from_grades(self) -> bool:
-        """Whether `fit` needs queries whose documents have different grades."""
-        return True
 
     @abstractmethod
     def _fit(self, queries: QuerySet) -> None:
@@ -176,7 +174,7 @@ class Ranker(BaseEstimator, ABC):
         self._fit(queries)
         self._remember(queries)
         if self.capabilities.explains:
-            self.names_ = self._first_names().added(queries)
+            self.names_ = Names().added(queries)
         return self
 
     @takes_arrays
@@ -284,10 +282,6 @@ class Ranker(BaseEstimator, ABC):
         """Return which of these queries, by id, were training queries; None if that is unknown."""
         check_is_fitted(self)
         return None if self.learned_from_ is None else np.isin(hash_ids(queries.qid), self.learned_from_)
-
-    def _first_names(self) -> Names:
-        """Return the names that are known before a fit."""
-        return Names()
 
     def _kin_ids(self) -> NDArray[Any] | None:
         """Return the judged queries that explanations name, whose texts are saved; None if there are none."""

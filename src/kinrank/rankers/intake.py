@@ -103,13 +103,16 @@ def read_queries(
         if any(given is not None for given in (y, qid, group, doc_id, keys, sample_weight)):
             raise DataError("X is a QuerySet, which has its own y, qid, doc_id and sample_weight: pass it alone")
         queries = X if X.row_order is None else X.replace(row_order=None)
-        _check_query_set(ranker, queries, fitting)
+        if fitting:
+            ranker.n_features_in_ = queries.n_features
+            ranker.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        else:
+            ranker.check_features(queries.feature_names)
     else:
         rows = {"qid": qid, "group": group, "doc_id": doc_id, "doc_columns": keys, "sample_weight": sample_weight}
         queries = _from_arrays(ranker, X, y, rows, fitting)
     if fitting:
-        if ranker.learns_from_grades:
-            _check_judged(queries)
+        _check_judged(queries)
         ranker.feature_names_ = queries.feature_names
     columns: dict[str, Any] = {}
     if query_vectors is not None:
@@ -119,16 +122,11 @@ def read_queries(
     return queries.replace(query_columns={**queries.query_columns, **columns}) if columns else queries
 
 
-def _from_arrays(
-    ranker: Any,
-    X: ArrayLike,
-    y: ArrayLike | None,
-    of_rows: dict[str, Any],
-    fitting: bool,
-) -> QuerySet:
+def _from_arrays(ranker: Any, X: ArrayLike, y: ArrayLike | None, of_rows: dict[str, Any], fitting: bool) -> QuerySet:
     if not fitting and hasattr(X, "columns") and not hasattr(ranker, "feature_names_in_"):
         # Fitted on a QuerySet, or loaded: scikit-learn has seen no names, but we have.
-        _check_columns(ranker, tuple(map(str, X.columns)))
+        if ranker.feature_names_ != default_names(len(ranker.feature_names_)):
+            ranker.check_features(tuple(map(str, X.columns)))
         X = np.asarray(X)
     # Finiteness is checked later, where the message can name the query and the feature.
     settings: dict[str, Any] = {"reset": fitting, "dtype": np.float32, "ensure_all_finite": False}
@@ -160,20 +158,6 @@ def _validate(ranker: Any, *arrays: ArrayLike | None, **settings: Any) -> Any:
             if part in str(error):
                 raise DataError(f"{error} {advice}") from error
         raise
-
-
-def _check_query_set(ranker: Any, queries: QuerySet, fitting: bool) -> None:
-    if fitting:
-        ranker.n_features_in_ = queries.n_features
-        ranker.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        return
-    ranker.check_features(queries.feature_names)
-
-
-def _check_columns(ranker: Any, names: tuple[str, ...]) -> None:
-    fitted_with_names = ranker.feature_names_ != default_names(len(ranker.feature_names_))
-    if fitted_with_names:
-        ranker.check_features(names)
 
 
 def _check_judged(queries: QuerySet) -> None:

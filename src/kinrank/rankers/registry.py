@@ -9,16 +9,12 @@ RANKERS = Registry(
     {
         "kin": "kinrank.rankers.kin.ranker:KinRanker",
         "single": "kinrank.rankers.single:SingleRanker",
-        "knn": "kinrank.rankers.knn.ranker:KnnRanker",
+        "knn": "kinrank.rankers.knn:KnnRanker",
         "cells": "kinrank.rankers.cells.ranker:CellRanker",
         "query-class": "kinrank.papers.query_class:QueryClassRanker",
         "cluster": "kinrank.papers.cluster:ClusterRanker",
         "atvt": "kinrank.papers.atvt:ATVTRanker",
         "ensemble": "kinrank.papers.ensemble:EnsembleRanker",
-    },
-    replaced={
-        "choices": "train with what people chose, kinrank train DATA --evidence DIR --model MODEL",
-        "precedents": "kin remembers how documents were judged, kinrank train DATA --model MODEL",
     },
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -46,6 +46,12 @@ def import_extra(module: str, extra: str) -> ModuleType:
         raise MissingExtraError(f"{module} is not installed: {how_to_install(extra)} in a checkout") from error
 
 
+def check_choice(name: str, value: object, choices: Collection[object]) -> None:
+    """Raise ParameterError if a setting is not one of its choices."""
+    if value not in choices:
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
 class Registry:
     """Names of the interchangeable classes (or values) of one family, imported on first use.
 
@@ -55,8 +61,6 @@ class Registry:
         The singular name of the family, for error messages: "learner".
     members
         ``"module:attribute"`` by name.
-    replaced
-        What to use now, by the name of a member that is gone.
 
     Examples
     --------
@@ -69,17 +73,14 @@ class Registry:
     kinrank.errors.ParameterError: unknown learner 'svmrank': choose one of 'ranksvm'
     """
 
-    def __init__(self, family: str, members: dict[str, str], replaced: Mapping[str, str] | None = None) -> None:
+    def __init__(self, family: str, members: dict[str, str]) -> None:
         self.family = family
         self._members = members
-        self._replaced = replaced or {}
 
     def __getitem__(self, name: str) -> Any:
         try:
             module, _, attribute = self._members[name].partition(":")
         except KeyError:
-            if name in self._replaced:
-                raise ParameterError(f"the {self.family} {name!r} is gone: {self._replaced[name]}") from None
             choices = ", ".join(repr(known) for known in self._members)
             raise ParameterError(f"unknown {self.family} {name!r}: choose one of {choices}") from None
         return getattr(importlib.import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""The notation ``name(key=value, ...)`` for rankers, learners, measures and engine targets.
+"""The notation ``name(key=value, ...)`` for rankers, learners and measures.
 
 A value is a Python literal (``200``, ``0.5``, ``True``, ``['mean', 'max']``) or text, quoted or not:
 ``knn(prior=global)`` equals ``knn(prior='global')``.

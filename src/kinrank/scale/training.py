@@ -7,11 +7,10 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, Unpack, cast
+from typing import Any, TypeVar, Unpack, cast
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 import kinrank
 from kinrank.data.blocks import Blocks, FolderBlocks
@@ -22,14 +21,16 @@ from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.parallel import Executor, Serial, TaskCost
 from kinrank.rankers._local.texts import EncodedBlocks, fit_encoder_on_blocks
+from kinrank.rankers.base import PARTS
 from kinrank.rankers.cells._training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin._fitting import KinFitting
 from kinrank.rankers.kin._settings import MOST_CELLS, cell_part, check_settings, tree_sample
 from kinrank.rankers.kin._trees import n_columns_seen
 from kinrank.rankers.kin.ranker import KinRanker
-from kinrank.rankers.persistence import settings_of
+from kinrank.rankers.registry import RANKERS
 from kinrank.scale._sum_tree import JobFolder, StoredQueries, SumTree, TrainingProgress, check_no_repeated_queries
+from kinrank.store import encode
 
 R = TypeVar("R", CellRanker, KinRanker)
 
@@ -39,7 +40,6 @@ def train(
     model: PathLike,
     ranker: R,
     *,
-    reuse_cells: bool = False,
     executor: Executor | None = None,
     job: PathLike | None = None,
     block_rows: int | None = None,
@@ -64,9 +64,6 @@ def train(
         Path of the model folder to write, on this machine.
     ranker
         The settings. It is not modified.
-    reuse_cells
-        Reuse scaling, description and cells (and trees) of `ranker`, which must be fitted, so that the two can be
-        merged.
     executor
         Runs the tasks: ``Serial()`` (the default), ``Processes(n)`` or ``RayCluster(address)``.
     job
@@ -100,27 +97,19 @@ def train(
     executor = executor or Serial()
     whole = open_blocks(data, 1 << 62, 1, **columns)
     n_queries = whole.n_queries()
-    settings: CellRanker | KinRanker = ranker.copy() if reuse_cells else clone(ranker)
+    settings: CellRanker | KinRanker = clone(ranker)
     settings.learned_from_ = None  # the ids of these queries are not kept
     kin = settings if isinstance(settings, KinRanker) else None
-    if kin is not None and not reuse_cells:
+    if kin is not None:
         set_sizes(kin, whole, n_queries)
     cells: CellRanker = clone(settings) if isinstance(settings, CellRanker) else cell_part(settings)
     blocks = whole.split(block_rows or rows_per_block(cells.n_cells, len(whole.feature_names)))
-    plan = None
-    if reuse_cells:
-        check_is_fitted(ranker)
-        ranker.check_features(blocks.feature_names)
-        fitted = _cells_of(settings)
-        plan = fitted.model_.plan
-        cells.set_params(n_neighbors=fitted.n_neighbors)
     identity = {
         "kinrank": kinrank.__version__,
-        "ranker": settings_of(ranker),
+        "ranker": _changed_settings(ranker),
         "query_log": _digest(ranker.get_params().get("encoder__log") or ()),
         "data": _digest([blocks.fingerprint()]),
         "fan_in": FAN_IN,
-        "plan": None if plan is None else plan.digest(),
     }
     folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, identity)
     report = progress or (lambda _: None)
@@ -128,18 +117,15 @@ def train(
         part.n_features_in_, part.feature_names_ = len(blocks.feature_names), blocks.feature_names
     read = blocks
     if kin is not None:
-        if not reuse_cells:
-            fit_to_texts(kin, blocks, executor, folder)
+        fit_to_texts(kin, blocks, executor, folder)
         read = with_vectors(kin, blocks)
-    plan = plan or _read_or_make_plan(folder, cells, read, executor)
-    sample = None if kin is None or reuse_cells else tree_sample(kin, n_queries)
+    plan = _read_or_make_plan(folder, cells, read, executor)
+    sample = None if kin is None else tree_sample(kin, n_queries)
     tree = SumTree(plan, read, folder, sample)
     cells.set_cells(plan, tree.run(executor, report))
     check_no_repeated_queries(blocks, tree.hashes)
     trained: CellRanker | KinRanker = cells
-    if kin is not None and reuse_cells:
-        trained = kin.with_cells(cells, np.empty(0, dtype=np.str_))
-    elif kin is not None:
+    if kin is not None:
         kept = StoredQueries(tree)
         fitting = KinFitting(kin, folder, executor, _Reporter(report))
         fitted_model = fitting.fit_to_cells(cells, kept)
@@ -151,12 +137,12 @@ def train(
     return cast(R, trained)
 
 
-def _cells_of(ranker: CellRanker | KinRanker) -> CellRanker:
-    """Return the fitted part that learns from sums over cells."""
-    part = ranker if isinstance(ranker, CellRanker) else ranker.local_
-    if not isinstance(part, CellRanker):
-        raise ParameterError("reuse_cells needs a ranker that was fitted with n_cells=")
-    return part
+def _changed_settings(ranker: CellRanker | KinRanker) -> dict[str, Any]:
+    """Return the name of a ranker and its settings that differ from the defaults, ready for JSON."""
+    settings = encode(ranker.storable_params(), PARTS)
+    defaults = encode(type(ranker)().get_params(deep=False), PARTS)
+    changed = {name: value for name, value in settings.items() if value != defaults[name]}
+    return {"ranker": RANKERS.name_of(type(ranker)), "settings": changed}
 
 
 def _digest(texts: Iterable[str]) -> str:

@@ -9,25 +9,16 @@ if TYPE_CHECKING:
     from kinrank.serve.messages import CandidateSet as CandidateSet
     from kinrank.serve.messages import Fallback as Fallback
     from kinrank.serve.messages import JudgedQuery as JudgedQuery
+    from kinrank.serve.messages import Observer as Observer
     from kinrank.serve.messages import QueryExplanation as QueryExplanation
     from kinrank.serve.messages import QueryWeights as QueryWeights
     from kinrank.serve.messages import Ranking as Ranking
-    from kinrank.serve.observer import Observer as Observer
     from kinrank.serve.service import Service as Service
     from kinrank.serve.settings import Settings as Settings
 
 # Imported on first use: managing keys and judgments does not load a ranker.
-_PUBLIC = {
-    "CandidateSet": "kinrank.serve.messages",
-    "QueryExplanation": "kinrank.serve.messages",
-    "Fallback": "kinrank.serve.messages",
-    "JudgedQuery": "kinrank.serve.messages",
-    "Observer": "kinrank.serve.observer",
-    "QueryWeights": "kinrank.serve.messages",
-    "Ranking": "kinrank.serve.messages",
-    "Service": "kinrank.serve.service",
-    "Settings": "kinrank.serve.settings",
-}
+_MESSAGES = ["CandidateSet", "Fallback", "JudgedQuery", "Observer", "QueryExplanation", "QueryWeights", "Ranking"]
+_PUBLIC = dict.fromkeys(_MESSAGES, "messages") | {"Service": "service", "Settings": "settings"}
 
 __all__ = [*_PUBLIC]
 
@@ -35,4 +26,4 @@ __all__ = [*_PUBLIC]
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'kinrank.serve' has no attribute {name!r}")
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+    return getattr(importlib.import_module(f"kinrank.serve.{_PUBLIC[name]}"), name)

@@ -173,21 +173,21 @@ def insert(execute: Execute, table: str, rows: Sequence[Sequence[Any]], conflict
 # it. Every change also gets a random mark, by which a reader finds out that an older copy of the database was restored.
 
 
-def revision_of(execute: Execute, stream: str) -> tuple[int, int]:
-    """Return the latest revision of a stream, and the one up to which a development version has compacted it."""
-    found = execute("SELECT revision, compacted FROM kinrank_revisions WHERE model = ?", (stream,))
-    return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
+def revision_of(execute: Execute, stream: str) -> int:
+    """Return the latest revision of a stream; 0 before the first change."""
+    found = execute("SELECT revision FROM kinrank_revisions WHERE model = ?", (stream,))
+    return int(found[0][0]) if found else 0
 
 
 def mark_of(execute: Execute, stream: str, revision: int) -> str:
-    """Return the mark of a revision; empty if an earlier version of kinrank wrote it."""
+    """Return the mark of a revision; empty for 0, and for one whose mark was deleted."""
     found = execute("SELECT mark FROM kinrank_marks WHERE model = ? AND revision = ?", (stream, revision))
     return str(found[0][0]) if found else ""
 
 
 def next_revision(execute: Execute, stream: str) -> int:
     """Count up the revision. Its row stays locked until the transaction ends, so changes commit in this order."""
-    execute("INSERT INTO kinrank_revisions VALUES (?, 0, 0) ON CONFLICT (model) DO NOTHING", (stream,))
+    execute("INSERT INTO kinrank_revisions VALUES (?, 0) ON CONFLICT (model) DO NOTHING", (stream,))
     counted = execute(
         "UPDATE kinrank_revisions SET revision = revision + 1 WHERE model = ? RETURNING revision", (stream,)
     )
@@ -205,7 +205,7 @@ def undo_revision(execute: Execute, stream: str, revision: int) -> int:
 
 def check_history(execute: Execute, stream: str, since: int, mark: str, what: str) -> int:
     """Return the latest revision. Raise `OtherHistoryError` if `since` with this mark is not in its history."""
-    revision = revision_of(execute, stream)[0]
+    revision = revision_of(execute, stream)
     if since > revision or (since and mark and mark_of(execute, stream, since) != mark):
         raise OtherHistoryError(
             f"{what} are at revision {revision}, but others up to {since} were learned before: this is another "
@@ -226,92 +226,44 @@ def end_of_page(execute: Execute, table: str, model: str, since: int, revision: 
 # --- the tables of the database, and how those of earlier versions are brought up to date -----------------------------
 
 
-_CELLS = (
-    "CREATE TABLE IF NOT EXISTS kinrank_cells (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT NOT NULL, "
-    "day BIGINT NOT NULL, looks DOUBLE PRECISION NOT NULL, choices DOUBLE PRECISION NOT NULL, clients BIGINT NOT NULL, "
-    "revision BIGINT NOT NULL, PRIMARY KEY (model, query, document, day))",
-    "CREATE INDEX IF NOT EXISTS kinrank_cells_by_revision ON kinrank_cells (model, revision)",
-)
-_CROWDS, _CHOOSERS = (
-    f"CREATE TABLE IF NOT EXISTS kinrank_{table} (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT NOT NULL, "
-    "client BIGINT NOT NULL, day BIGINT NOT NULL, PRIMARY KEY (model, query, document, client))"
-    for table in ("crowds", "choosers")
-)
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        "CREATE TABLE IF NOT EXISTS kinrank_revisions (model TEXT PRIMARY KEY, revision BIGINT NOT NULL, "
-        "compacted BIGINT NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS kinrank_judgments (model TEXT NOT NULL, query TEXT NOT NULL, source TEXT NOT NULL, "
-        "revision BIGINT NOT NULL, record TEXT, PRIMARY KEY (model, query, source))",
-        "CREATE INDEX IF NOT EXISTS kinrank_judgments_by_revision ON kinrank_judgments (model, revision)",
+        "CREATE TABLE IF NOT EXISTS kinrank_revisions (model TEXT PRIMARY KEY, revision BIGINT NOT NULL)",
         # Which change a revision was: after restoring a copy, other changes get the same numbers.
         "CREATE TABLE IF NOT EXISTS kinrank_marks (model TEXT NOT NULL, revision BIGINT NOT NULL, mark TEXT NOT NULL, "
         "PRIMARY KEY (model, revision))",
-    ),
-    # What people were shown and what they clicked, and the counts of it; see `kinrank.serve._events`.
-    (
+        "CREATE TABLE IF NOT EXISTS kinrank_judgments (model TEXT NOT NULL, query TEXT NOT NULL, source TEXT NOT NULL, "
+        "revision BIGINT NOT NULL, record TEXT, PRIMARY KEY (model, query, source))",
+        "CREATE INDEX IF NOT EXISTS kinrank_judgments_by_revision ON kinrank_judgments (model, revision)",
+        # What people were shown and what they clicked, those of it that wait to be counted, and the lists whose order
+        # was a draw; see `kinrank.serve._events`.
         "CREATE TABLE IF NOT EXISTS kinrank_lists (list TEXT PRIMARY KEY, model TEXT NOT NULL, query BIGINT NOT NULL, "
         "day BIGINT NOT NULL, client BIGINT NOT NULL, documents TEXT NOT NULL)",
-        "CREATE INDEX IF NOT EXISTS kinrank_lists_by_query ON kinrank_lists (query, day)",
         "CREATE INDEX IF NOT EXISTS kinrank_lists_by_client ON kinrank_lists (client, day)",
         "CREATE TABLE IF NOT EXISTS kinrank_clicks (event TEXT PRIMARY KEY, list TEXT NOT NULL, document TEXT "
         "NOT NULL, value DOUBLE PRECISION NOT NULL, day BIGINT NOT NULL)",
         "CREATE INDEX IF NOT EXISTS kinrank_clicks_by_list ON kinrank_clicks (list)",
         "CREATE TABLE IF NOT EXISTS kinrank_news (list TEXT NOT NULL)",
-        *_CELLS,
-        _CROWDS,
-        "CREATE TABLE IF NOT EXISTS kinrank_texts (model TEXT NOT NULL, query BIGINT NOT NULL, text TEXT NOT NULL, "
-        "PRIMARY KEY (model, query))",
-        "CREATE TABLE IF NOT EXISTS kinrank_client_keys (period BIGINT PRIMARY KEY, secret TEXT NOT NULL)",
-    ),
-    # What editors want for queries; see `kinrank.serve._rules`. The columns are the fields of `Rule`, and two more.
-    (
-        "CREATE TABLE IF NOT EXISTS kinrank_rules (query TEXT NOT NULL, action TEXT NOT NULL, document TEXT NOT NULL, "
-        "places BIGINT NOT NULL, also_similar BIGINT NOT NULL, author TEXT NOT NULL, note TEXT NOT NULL, "
-        "created DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION NOT NULL, number BIGINT PRIMARY KEY, "
-        "removed DOUBLE PRECISION, removed_by TEXT, query_key TEXT NOT NULL, revision BIGINT NOT NULL)",
-        "CREATE INDEX IF NOT EXISTS kinrank_rules_by_query ON kinrank_rules (query_key, document)",
-    ),
-    # What changed what is ranked; see `kinrank.serve._audit`. Each kind of database keeps entries from being changed.
-    (
-        "CREATE TABLE IF NOT EXISTS kinrank_audit (entry TEXT PRIMARY KEY, time DOUBLE PRECISION NOT NULL, actor TEXT "
-        "NOT NULL, action TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL)",
-        "CREATE INDEX IF NOT EXISTS kinrank_audit_by_time ON kinrank_audit (time)",
-    ),
-    # The lists of `kinrank_lists` whose order was a draw; see `kinrank.serve._experiments`.
-    (
-        "CREATE TABLE IF NOT EXISTS kinrank_explored (list TEXT PRIMARY KEY, share DOUBLE PRECISION NOT NULL, "
-        "day BIGINT NOT NULL)",
-    ),
-    # Clients who chose a document of a query. Of what was counted before, those who were shown it count.
-    (
-        _CHOOSERS,
-        "INSERT INTO kinrank_choosers SELECT * FROM kinrank_crowds AS o WHERE EXISTS (SELECT 1 FROM kinrank_cells AS c "
-        "WHERE c.model = o.model AND c.query = o.query AND c.document = o.document AND c.choices > 0) "
-        "ON CONFLICT DO NOTHING",
-    ),
-    # Counts that a list changes without reading other lists; see `kinrank.serve._events.counting`. Stored lists are
-    # counted again; the tables of before stay, empty, for an earlier version.
-    (
         "CREATE TABLE IF NOT EXISTS kinrank_pending (model TEXT NOT NULL, query BIGINT NOT NULL, list TEXT NOT NULL)",
         "CREATE INDEX IF NOT EXISTS kinrank_pending_by_query ON kinrank_pending (model, query, list)",
+        "CREATE TABLE IF NOT EXISTS kinrank_explored (list TEXT PRIMARY KEY, share DOUBLE PRECISION NOT NULL, "
+        "day BIGINT NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS kinrank_client_keys (period BIGINT PRIMARY KEY, secret TEXT NOT NULL)",
+        # The counts of it; see `kinrank.serve._events.counting`.
         "CREATE TABLE IF NOT EXISTS kinrank_votes (client BIGINT NOT NULL, day BIGINT NOT NULL, model TEXT NOT NULL, "
         "query BIGINT NOT NULL, votes TEXT NOT NULL, PRIMARY KEY (client, day, model, query))",
         "CREATE TABLE IF NOT EXISTS kinrank_counts (model TEXT NOT NULL, query BIGINT NOT NULL, day BIGINT NOT NULL, "
-        "looks DOUBLE PRECISION NOT NULL, cells TEXT NOT NULL, revision BIGINT NOT NULL, "
-        "PRIMARY KEY (model, query, day))",
+        "cells TEXT NOT NULL, revision BIGINT NOT NULL, PRIMARY KEY (model, query, day))",
         "CREATE INDEX IF NOT EXISTS kinrank_counts_by_revision ON kinrank_counts (model, revision)",
         "CREATE TABLE IF NOT EXISTS kinrank_people (model TEXT NOT NULL, query BIGINT NOT NULL, people TEXT NOT NULL, "
         "asked BIGINT NOT NULL, states TEXT NOT NULL, oldest BIGINT NOT NULL, PRIMARY KEY (model, query))",
         "CREATE INDEX IF NOT EXISTS kinrank_people_by_day ON kinrank_people (oldest)",
+        "CREATE TABLE IF NOT EXISTS kinrank_texts (model TEXT NOT NULL, query BIGINT NOT NULL, text TEXT NOT NULL, "
+        "PRIMARY KEY (model, query))",
         *(
             f"CREATE INDEX IF NOT EXISTS kinrank_{table}_by_day ON kinrank_{table} (day)"
             for table in ("lists", "clicks", "explored", "votes", "counts")
         ),
-        "DROP INDEX IF EXISTS kinrank_lists_by_query",
-        *(f"DROP TABLE IF EXISTS kinrank_{table}" for table in ("cells", "crowds", "choosers")),
-        *(*_CELLS, _CROWDS, _CHOOSERS),
-        "INSERT INTO kinrank_news SELECT list FROM kinrank_lists",
     ),
 )
 """The statements that lead from one version of the schema to the next. Append only, and nothing that stops processes
@@ -325,16 +277,12 @@ def is_current(execute: Execute, *, exists: bool) -> bool:
     return exists and _version(execute) >= len(MIGRATIONS)  # a later version of kinrank may have been here
 
 
-def migrate(execute: Execute, guards: Sequence[str]) -> None:
-    """Run the statements that the database lacks.
-
-    The caller keeps other processes out meanwhile. `guards` keep ``kinrank_audit`` from being changed; they may run
-    again.
-    """
+def migrate(execute: Execute) -> None:
+    """Run the statements that the database lacks. The caller keeps other processes out meanwhile."""
     execute(_TABLE, ())
-    lacking = [statement for statements in MIGRATIONS[_version(execute) :] for statement in statements]
-    for statement in (*lacking, *guards):
-        execute(statement, ())
+    for statements in MIGRATIONS[_version(execute) :]:
+        for statement in statements:
+            execute(statement, ())
     execute(
         "INSERT INTO kinrank_schema VALUES ('kinrank', ?) ON CONFLICT (name) DO UPDATE SET version = excluded.version",
         (len(MIGRATIONS),),
@@ -347,11 +295,6 @@ def _version(execute: Execute) -> int:
 
 
 _BUSY_SECONDS = 10.0  # to wait for another writer
-_SQLITE_GUARDS = [
-    f"CREATE TRIGGER IF NOT EXISTS kinrank_audit_{change} BEFORE {change} ON kinrank_audit BEGIN "
-    "SELECT RAISE(ABORT, 'kinrank_audit is only added to'); END"
-    for change in ("update", "delete")
-]
 
 
 class SqliteDatabase(Database):
@@ -430,7 +373,7 @@ def _migrate(execute: Execute) -> None:
     if not current():
         execute("BEGIN IMMEDIATE", ())
         if not current():  # another process may have been faster
-            migrate(execute, _SQLITE_GUARDS)
+            migrate(execute)
         execute("COMMIT", ())
 
 
@@ -439,13 +382,6 @@ def _migrate(execute: Execute) -> None:
 
 SECONDS = 5.0
 """The longest that connecting, or one transaction, may take."""
-_POSTGRESQL_GUARDS = (
-    "CREATE OR REPLACE FUNCTION kinrank_audit_guard() RETURNS trigger LANGUAGE plpgsql AS "
-    "'BEGIN RAISE EXCEPTION ''kinrank_audit is only added to''; END'",
-    "DROP TRIGGER IF EXISTS kinrank_audit_guard ON kinrank_audit",
-    "CREATE TRIGGER kinrank_audit_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON kinrank_audit FOR EACH STATEMENT "
-    "EXECUTE FUNCTION kinrank_audit_guard()",
-)
 _PASSWORD = re.compile(r"[a-z]+://[^:/@]*:(.*)@", re.DOTALL)
 _SCHEMA_LOCK = 7_271_946  # any number that others are unlikely to use
 
@@ -524,7 +460,7 @@ class PostgresDatabase(Database):
             execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
             [(exists,)] = execute("SELECT to_regclass('kinrank_schema') IS NOT NULL", ())
             if not is_current(execute, exists=exists):
-                migrate(execute, _POSTGRESQL_GUARDS)
+                migrate(execute)
 
     @contextmanager
     def _bounded(self, connection: Any) -> Iterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,31 +12,22 @@ from kinrank.errors import UnsupportedByModelError
 from kinrank.rankers._local.explanation import candidate_moments
 from kinrank.rankers.capabilities import can_explain, has_weights
 from kinrank.rankers.kin._stand_in import BoostedWeights
-from kinrank.serve._served_model import ServedModel, example_candidates
+from kinrank.serve._served_model import ServedModel
 from kinrank.serve.messages import (
     CandidateSet,
     Failure,
     Fallback,
     Neighbor,
+    Observer,
     QueryExplanation,
     QueryWeights,
     failure_in,
     failure_of,
     to_query_set,
 )
-from kinrank.serve.observer import Observer
 from kinrank.serve.settings import Settings
 
 _REASONS = 3  # features named for each document
-
-
-@dataclass(frozen=True, eq=False)
-class StoredExample:
-    """A query that was stored with a model, and the scores its candidates had when the model was written."""
-
-    qid: str
-    candidates: CandidateSet
-    scores: list[float]
 
 
 def weights_of(
@@ -145,18 +135,3 @@ def _reasons(ids: list[str], names: tuple[str, ...], rows: Float32, weights: Flo
         document: {names[f]: float(effects[row, f]) for f in largest[row].tolist() if effects[row, f]}
         for row, document in enumerate(ids)
     }
-
-
-def stored_examples(served: ServedModel) -> list[StoredExample]:
-    """Return the examples stored with a model; empty if there are none."""
-    if served.examples is None:
-        return []
-    queries, scores = served.examples
-    return [
-        StoredExample(
-            str(qid),
-            example_candidates(queries, position),
-            scores[queries.offsets[position] : queries.offsets[position + 1]].tolist(),
-        )
-        for position, qid in enumerate(queries.qid.tolist())
-    ]

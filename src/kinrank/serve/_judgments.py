@@ -13,7 +13,6 @@ import numpy as np
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
-from kinrank.serve._audit import record
 from kinrank.serve._database import (
     Database,
     Execute,
@@ -54,7 +53,7 @@ class Changes:
     revision: int
     """The latest revision of the store; read again from `through` on until it is reached."""
     mark: str = ""
-    """Identifies the history up to `through`; empty if an earlier version of kinrank wrote it."""
+    """Identifies the history up to `through`; empty if nothing was changed yet."""
 
 
 class JudgmentStore:
@@ -101,7 +100,6 @@ class JudgmentStore:
             changed = sum(_put(execute, model, part, revision, merge) for part in parts)
             if not changed:
                 return undo_revision(execute, model, revision)
-            record(execute, "judged", model, f"revision {revision}: {_named(rows)}")
             return revision
 
     def read(self, model: str, since: int = 0, limit: int = _PAGE, *, mark: str = "") -> Changes:
@@ -140,14 +138,10 @@ class JudgmentStore:
             if since == changes.revision:
                 return
 
-    def revision(self, model: str) -> int:
-        """Return the latest revision of a model's judgments."""
-        return self.position(model)[0]
-
     def position(self, model: str) -> tuple[int, str]:
         """Return the latest revision of a model's judgments and its mark."""
         with self.database.reading() as execute:
-            revision = revision_of(execute, model)[0]
+            revision = revision_of(execute, model)
             return revision, mark_of(execute, model, revision)
 
     def delete(self, model: str, *, query: str | None = None, source: str | None = None) -> tuple[int, int]:
@@ -169,8 +163,6 @@ class JudgmentStore:
             )
             if not found:
                 return 0, undo_revision(execute, model, revision)
-            what = ", ".join(f"{column} {value!r}" for column, value in wanted.items())
-            record(execute, "withdrew", model, f"revision {revision}: {what}, {len(found)} in all")
             return len(found), revision
 
 
@@ -197,14 +189,6 @@ def _put(
             tuple(value for key, record in changed.items() for value in (model, *key, revision, record)),
         )
     return len(changed)
-
-
-def _named(rows: Sequence[JudgmentRow]) -> str:
-    """Return which queries were judged and by whom, in words."""
-    sources = sorted({row.source for row in rows})
-    by = f" by {', '.join(map(repr, sources))}" if any(sources) else ""
-    first = ", ".join(repr(row.query[:50]) for row in rows[:5])
-    return f"{first}{f' and {len(rows) - 5} more' if len(rows) > 5 else ''}{by}"
 
 
 def open_store(address: str) -> JudgmentStore:
@@ -261,8 +245,8 @@ class Entry:
             tuple(record["feature_names"]),
             None if vector is None else np.array(vector, dtype=np.float32),
             record["columns"],
-            record.get("text"),
-            record.get("keys", {}),
+            record["text"],
+            record["keys"],
         )
         return cls(record["base"], JudgedQuery(record["qid"], candidates, record["grades"]))
 
@@ -274,7 +258,7 @@ def merge_records(old: str, new: str) -> str:
     documents.
     """
     before, after = json.loads(old), json.loads(new)
-    if any(_names(before, what) != _names(after, what) for what in ("feature_names", "keys")):
+    if any(list(before[what]) != list(after[what]) for what in ("feature_names", "keys")):
         return new
     rows: dict[str, list[Any]] = {}
     for doc_id, *row in [*_rows(before), *_rows(after)]:
@@ -282,16 +266,12 @@ def merge_records(old: str, new: str) -> str:
         rows[doc_id] = row
     kept = dict(list(rows.items())[-MOST_DOCUMENTS:])
     features, grades, *keys = zip(*kept.values(), strict=True)
-    keyed = {"keys": dict(zip(after["keys"], keys, strict=True))} if keys else {}
-    return _dump({**after, "ids": list(kept), "features": features, "grades": grades, **keyed})
-
-
-def _names(record: dict[str, Any], what: str) -> list[str]:
-    return list(record.get(what, ()))
+    keyed = dict(zip(after["keys"], keys, strict=True))
+    return _dump({**after, "ids": list(kept), "features": features, "grades": grades, "keys": keyed})
 
 
 def _rows(record: dict[str, Any]) -> Iterable[tuple[Any, ...]]:
-    return zip(record["ids"], record["features"], record["grades"], *record.get("keys", {}).values(), strict=True)
+    return zip(record["ids"], record["features"], record["grades"], *record["keys"].values(), strict=True)
 
 
 def _dump(record: dict[str, Any]) -> str:

@@ -19,16 +19,15 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class Role(StrEnum):
-    """What a key permits: queries only, for a web tier; to send events only; queries and rules; or everything."""
+    """What a key permits: queries only, for a web tier; to send events only; or everything."""
 
     QUERY = "query"
     EVENTS = "events"
-    EDITOR = "editor"
     ADMIN = "admin"
 
     def permits(self, needed: Role) -> bool:
         """Return whether a key of this role may do what needs another one."""
-        return self in (needed, Role.ADMIN) or (self is Role.EDITOR and needed is Role.QUERY)
+        return self in (needed, Role.ADMIN)
 
 
 _LINE = re.compile(rf"(?P<name>[A-Za-z0-9_-]{{1,64}}) (?P<role>{'|'.join(Role)}) (?P<digest>[0-9a-f]{{64}})\Z")
@@ -50,7 +49,7 @@ class KeyRing:
     """The keys of a file with lines ``NAME ROLE SHA256`` and ``#`` comments.
 
     The file must exist at the start. `on_problem` is called if it has invalid lines, which are skipped, or has been
-    deleted, which revokes all keys.
+    deleted, which revokes all keys; `on_change` with "added" or "removed" and a key that has changed since the start.
 
     Examples
     --------
@@ -63,19 +62,26 @@ class KeyRing:
     ('web', None)
     """
 
-    def __init__(self, path: str | os.PathLike[str], on_problem: Callable[[Exception], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        on_problem: Callable[[Exception], None] = lambda _: None,
+        on_change: Callable[[str, Key], None] = lambda *_: None,
+    ) -> None:
         self.path = Path(path)
         self._on_problem = on_problem
+        self._on_change: Callable[[str, Key], None] = lambda *_: None
         self._seen: tuple[int, ...] | None = None
         self._keys: list[Key] = []
         self._read(self.path.stat())
+        self._on_change = on_change
 
     def refresh(self) -> None:
         """Read the file again if it has changed, so that keys are added and revoked without a restart."""
         try:
             self._read(self.path.stat())
         except FileNotFoundError as error:
-            self._keys = []
+            self._replace([])
             if self._seen is not None:
                 self._on_problem(error)
             self._seen = None
@@ -83,14 +89,18 @@ class KeyRing:
     def _read(self, stat: os.stat_result) -> None:
         seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         if seen != self._seen:
-            self._keys, problems = _parse(self.path)
+            keys, problems = _parse(self.path)
+            self._replace(keys)
             self._seen = seen
             for problem in problems:
                 self._on_problem(problem)
 
-    def roles(self) -> dict[str, str]:
-        """Return the role of each key by its name, and what tells it from another key of that name."""
-        return {key.name: f"{key.role}, {key.digest[:12]}" for key in self._keys}
+    def _replace(self, keys: list[Key]) -> None:
+        before, self._keys = self._keys, keys
+        for what, some, others in (("removed", before, keys), ("added", keys, before)):
+            for key in some:
+                if key not in others:
+                    self._on_change(what, key)
 
     def find(self, secret: str) -> Key | None:
         """Return the stored key for a secret, or None. The time taken does not depend on the secret."""

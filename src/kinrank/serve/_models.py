@@ -1,12 +1,10 @@
-"""Models in use: how a new one is loaded, tested and swapped in, and which is current or canary."""
+"""Models in use: how a new one is loaded, tested and swapped in."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
 import time
-from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -22,12 +20,10 @@ from kinrank.rankers.base import Ranker, from_record
 from kinrank.serve._events.log import EvidenceFeed
 from kinrank.serve._learning import JudgmentLearner
 from kinrank.serve._served_model import QueryEncoder, ServedModel, search_test, self_test, spellings_of, warm_up
-from kinrank.serve._sources import ModelSource, Signature, StoreSource
-from kinrank.serve.messages import CandidateSet
-from kinrank.serve.observer import Observer
+from kinrank.serve._sources import ModelSource, Signature
+from kinrank.serve.messages import Observer
 from kinrank.serve.settings import Settings
 from kinrank.store import fingerprint, read_model_and_examples
-from kinrank.store.versions import CANARY, CURRENT
 
 if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
@@ -80,8 +76,8 @@ class ModelSlot:
         """
         with self._loading:
             seen = self._look()
-            if seen is None:
-                self._miss()
+            if seen is None and self.current is None:
+                self._load_failure = self.source.missing
             unchanged = seen == self._seen and time.monotonic() < self._retry_at
             if seen is None or (unchanged and not force):
                 return False
@@ -91,7 +87,8 @@ class ModelSlot:
                 self._seen, self._load_failure = seen, str(error)
                 self._retry_at = time.monotonic() + RETRY_PAUSE if _is_temporary(error) else math.inf
                 self.observer.model(self.name, None, "refused", self._load_failure)
-                self._report_unexpected("load", error)
+                if not isinstance(error, KinrankError | OSError):
+                    self.observer.error("load", error)
                 raise RejectedModelError(f"{self.name}: {error}") from error
             self._load_failure = None
             self._retry_at = math.inf
@@ -165,20 +162,6 @@ class ModelSlot:
         self._outage = None
         return seen
 
-    def _miss(self) -> None:
-        """Give up a model that has no role any more; any other stays."""
-        if not self.source.is_optional:
-            if self.current is None:
-                self._load_failure = self.source.missing
-            return
-        ended = self.current
-        with self._swapping:
-            self.current = self._seen = self._load_failure = None
-        if self.learner is not None:
-            self.learner.failure = None
-        if ended is not None:
-            self.observer.model(self.name, ended.fitted, "ended")
-
     def _load(self, seen: Signature) -> ServedModel:
         for _ in range(3):
             path = self.source.fetch(seen)
@@ -194,16 +177,7 @@ class ModelSlot:
                 spellings()  # here, and not in the first search that finds nothing
             if version == fingerprint(path):  # otherwise the folder was replaced while it was read
                 revision = None if self.learner is None else self.learner.starting_revision(ranker)
-                return ServedModel(
-                    version,
-                    ranker,
-                    ranker,
-                    tested,
-                    encoder,
-                    revision=revision,
-                    examples=examples,
-                    spellings=spellings,
-                )
+                return ServedModel(version, ranker, ranker, tested, encoder, revision=revision, spellings=spellings)
         raise RejectedModelError(f"{path} changed three times while it was read: write it less often")
 
     def _check_features(self, ranker: Ranker) -> None:
@@ -224,58 +198,8 @@ class ModelSlot:
             "Clients would have to change with it: serve it under another name, or set accept_features=True"
         )
 
-    def _report_unexpected(self, where: str, error: Exception) -> None:
-        if not isinstance(error, KinrankError | OSError):
-            self.observer.error(where, error)
-
 
 def _is_temporary(error: Exception) -> bool:
     """Return whether the same model may be usable later."""
     rejected_for_now = isinstance(error, RejectedModelError) and error.temporary
     return rejected_for_now or isinstance(error, IncompleteVersionError | OSError)
-
-
-SESSION: ContextVar[str | None] = ContextVar("session", default=None)
-"""The session of the request being handled: all of its queries are ranked by one model."""
-
-
-class Rollout:
-    """Chooses the model of each query."""
-
-    def __init__(self, slots: dict[str, ModelSlot]) -> None:
-        self.slots = slots
-        self.current = slots[CURRENT]
-        self.canary = slots.get(CANARY)
-
-    @property
-    def refusal(self) -> str | None:
-        """Why the latest model of a role was not put into use, if one was not."""
-        refusals = {role: slot.refusal for role, slot in self.slots.items() if slot.refusal is not None}
-        return next((why if role == CURRENT else f"{role}: {why}" for role, why in refusals.items()), None)
-
-    def model_for(self, candidates: CandidateSet, session: str | None) -> ServedModel | None:
-        """Return the model that ranks a query: always the same one for a session or, without one, for a query."""
-        served = None if self.canary is None else self.canary.current
-        if self.canary is not None and served is not None and is_chosen(self.canary, served, candidates, session):
-            return served
-        return self.current.current
-
-    def check_learned(self, revision: int) -> None:
-        """Raise `StaleReplicaError` unless each model that ranks has learned the judgments up to a revision."""
-        self.current.check_learned(revision)
-        served = None if self.canary is None else self.canary.current
-        if served is not None and served.revision is not None and served.revision < revision:
-            raise StaleReplicaError(f"the canary has learned judgments up to revision {served.revision}: try again")
-
-
-def is_chosen(slot: ModelSlot, served: ServedModel, candidates: CandidateSet, session: str | None) -> bool:
-    """Return whether a query belongs to the share of a model.
-
-    A larger share keeps all queries of a smaller one, and another model gets other queries.
-    """
-    share = slot.source.share_of(served.fitted) if isinstance(slot.source, StoreSource) else 0.0
-    if share >= 1:
-        return True
-    key = session or candidates.text or "\0".join(candidates.ids)
-    digest = hashlib.blake2b(f"{served.fitted}\0{key}".encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest) < share * 2**64

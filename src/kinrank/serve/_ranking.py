@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from kinrank.arrays import Float32, Float64, Int64
-from kinrank.data.queryset import QuerySet
-from kinrank.serve._experiments import DRAW, Draw, explored_order
-from kinrank.serve._models import SESSION, Rollout
+from kinrank.serve._models import ModelSlot
 from kinrank.serve._served_model import ServedModel
-from kinrank.serve.messages import CandidateSet, Fallback, Ranking, failure_in, failure_of, to_query_set
-from kinrank.serve.observer import Observer
+from kinrank.serve.messages import CandidateSet, Fallback, Observer, Ranking, failure_in, failure_of, to_query_set
 
 # --- which waiting queries to rank next, so that as many as possible are ranked in time -------------------------------
 #
@@ -163,6 +161,76 @@ class Schedule:
         return min(self._batch_size, len(self._waiting) - first)
 
 
+# --- lists that try out documents of which little is known: which lists, and which documents --------------------------
+#
+# One document of the first `WINDOW` moves up to one of the first places. It is the one that is drawn the furthest above
+# its expected rate of choices: the less is known of a document, the more often it is tried out.
+
+
+WINDOW = 20
+"""Documents below this place are not tried out."""
+PLACES = 2, 6
+"""The first and the last place at which a document is tried out; the best one stays first."""
+
+
+class Draw(NamedTuple):
+    """What decides which document a list tries out."""
+
+    seed: int
+    """Decides the draw."""
+    propensity: float
+    """The probability that a list tries out a document."""
+
+
+DRAW: ContextVar[Draw | None] = ContextVar("draw", default=None)
+"""What decides which document the list of the request tries out; None for none."""
+
+
+def draw_for(query_id: str, share: float) -> Draw | None:
+    """Return what a list tries out, always the same for an id; None for all but a share of the ids.
+
+    Examples
+    --------
+    >>> sum(draw_for(str(number), 0.1) is not None for number in range(1000))
+    100
+    """
+    if not share:
+        return None
+    digest = hashlib.blake2b(query_id.encode(errors="surrogatepass"), digest_size=16).digest()
+    chosen = int.from_bytes(digest[:8]) < share * 2**64
+    return Draw(int.from_bytes(digest[8:]), share) if chosen else None
+
+
+def explored_order(order: Int64, expected: Float64, drawn: Float64, seed: int) -> Int64:
+    """Return an order in which one of the first candidates moves up.
+
+    Parameters
+    ----------
+    order
+        The candidates, best first.
+    expected
+        The expected rate of choices of each candidate.
+    drawn
+        A rate drawn from what it may be.
+    seed
+        Decides the place.
+
+    Examples
+    --------
+    >>> rates = np.array([0.9, 0.8, 0.7, 0.6])
+    >>> explored_order(np.arange(4), rates, rates + [0.0, 0.0, 0.0, 0.2], seed=1).tolist()
+    [0, 1, 3, 2]
+    """
+    first, last = PLACES
+    window = min(len(order), WINDOW)
+    if window <= first:  # nothing is below the first place at which a document is tried out
+        return order
+    place = first - 1 + seed % (min(last, window - 1) - first + 1)
+    below = order[place + 1 : window]
+    chosen = place + 1 + int(np.argmax(drawn[below] - expected[below]))
+    return np.concatenate([order[:place], order[chosen : chosen + 1], order[place:chosen], order[chosen + 1 :]])
+
+
 # --- one ranking thread per model, which takes waiting queries in batches ---------------------------------------------
 #
 # A single query is ranked at once. Under load, queries wait while the thread works and are then ranked together, at a
@@ -271,8 +339,8 @@ class _Ready:
 class BatchRanker:
     """Ranks the jobs of one model."""
 
-    rollout: Rollout
-    """The models."""
+    slot: ModelSlot
+    """The model."""
     _: KW_ONLY
     max_novelty: float
     """Queries with a higher novelty stay in the engine's order."""
@@ -280,26 +348,23 @@ class BatchRanker:
     """Receives stage times, novelty, results and errors."""
 
     def __post_init__(self) -> None:
-        self._name = self.rollout.current.name
+        self._name = self.slot.name
 
     def __call__(self, jobs: list[Job]) -> None:
         """Rank every job and deliver its ranking."""
         start = time.perf_counter()
-        chosen: dict[ServedModel, list[Job]] = {}
+        served = self.slot.current
         for job in jobs:
             job.context.run(self.observer.stage, "wait", start - job.submitted)
-            served = self._model_for(job)
             if served is None:
                 job.deliver(self.in_engine_order(job.candidates, Fallback.NO_MODEL, "no model is loaded"))
-            else:
-                chosen.setdefault(served, []).append(job)
-        for served, some in chosen.items():
-            for group in self._aligned(served, some):
+        if served is not None:
+            for group in self._aligned(served, jobs):
                 self._rank(served, group)
 
     def drop(self, job: Job) -> None:
         """Deliver the engine's order, unless the deadline has passed: then the caller has answered already."""
-        served = self._model_for(job)
+        served = self.slot.current
         if served is not None:
             self.observer.result(self._name, served.fitted, Fallback.LATE)
         if time.perf_counter() < job.expires:
@@ -327,9 +392,6 @@ class BatchRanker:
         """Return the candidates in the order they were sent."""
         return Ranking(candidates.ids, model=self._name, fallback=reason, detail=detail)
 
-    def _model_for(self, job: Job) -> ServedModel | None:
-        return self.rollout.model_for(job.candidates, job.context.get(SESSION))
-
     def _deliver(self, served: ServedModel, job: Job, ranking: Ranking) -> None:
         job.deliver(ranking)
         # The caller has used the engine's order since the deadline.
@@ -343,7 +405,7 @@ class BatchRanker:
             queries = to_query_set(candidates, rows, served.ranker.feature_names_)
             draw = group[0].draw
             predicted = served.ranker.predict_with_novelty(queries)
-            rates = None if draw is None else _rates(served.ranker, queries, draw)
+            rates = None if draw is None or served.choices is None else served.choices.draw(queries, draw.seed)
         except Exception as error:
             if len(group) > 1:  # one bad query must not fail the others
                 for each in group:
@@ -361,6 +423,8 @@ class BatchRanker:
             order = np.argsort(-scores, kind="stable").astype(np.int64)  # ties stay in the engine's order
             if draw is not None and rates is not None:
                 order = explored_order(order, rates[0][own], rates[1][own], draw.seed)
+            if job.candidates.pinned:
+                order = keep_places(order, [document in job.candidates.pinned for document in job.candidates.ids])
             self._deliver(served, job, self._ranking(served, job.candidates, scores, novelty, order, draw))
 
     def _ranking(
@@ -394,6 +458,15 @@ class BatchRanker:
         self._deliver(served, job, self.in_engine_order(job.candidates, failure.reason, failure.detail))
 
 
-def _rates(ranker: Any, queries: QuerySet, draw: Draw) -> tuple[Float64, Float64]:
-    rates: tuple[Float64, Float64] = ranker.draw(queries, draw.seed)
-    return rates
+def keep_places(order: Int64, pinned: Sequence[bool]) -> Int64:
+    """Return an order in which pinned candidates are at the places where they came, and the others around them.
+
+    Examples
+    --------
+    >>> keep_places(np.array([4, 3, 2, 1, 0]), [True, False, False, True, False]).tolist()
+    [0, 4, 2, 3, 1]
+    """
+    free = ~np.array(pinned)
+    kept = np.arange(len(order))
+    kept[free] = order[free[order]]
+    return kept

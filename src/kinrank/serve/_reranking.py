@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import math
 import os
-import sqlite3
 import threading
-import time
-import urllib.error
-import urllib.request
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from kinrank.errors import (
-    EngineBusyError,
-    EngineFailedError,
-    EngineRefusedError,
-    EngineTimeoutError,
-    EngineUnreachableError,
-    NotStoredError,
-    StoreError,
-)
-from kinrank.memory.memory import Given, Hit, Memory, Person, given_document, person_of
-from kinrank.serve._circuit import CircuitBreaker
-from kinrank.serve.observer import Observer
-from kinrank.serve.settings import Settings
+from kinrank.errors import NotStoredError, StoreError
+from kinrank.memory.ledger import LIST_DAYS, List
+from kinrank.memory.memory import Given, Hit, Memory, Person, given_document, storable
+from kinrank.serve.messages import Observer
 
 LIST = "rerank-"
 """How the ids of lists begin."""
@@ -38,23 +23,14 @@ VOTES = {"chosen": "chosen", "click": "chosen", "cited": "cited", "liked": "like
 """What `Memory.learn` calls the actions of events."""
 UNDO = "undo"
 """The action that takes a vote back."""
-DAYS = 7
-"""Days for which lists are known."""
-KEY = "KINRANK_RERANK_KEY"
-"""The environment variable with the API key of the upstream reranker."""
 _LONGEST = 2_000  # characters of a question that are compared
 _DEPTH = 100  # documents of a list that are kept
-_MOST = 1_000_000  # lists
-_SWEEP = 1_000  # lists between deletions
-_ANSWER_BYTES = 16 << 20
-_UNKNOWN_LIST = f"unknown list (known for {DAYS} days)"
+_PATIENCE = 0.05  # seconds that an answer waits until its list is kept
+_WRITERS = 4  # lists that are kept at once, in one transaction
+_MOST_WAITING = 10_000  # lists
+_UNKNOWN_LIST = f"unknown list (known for {LIST_DAYS} days)"
 _UNKNOWN_DOCUMENT = "the list has no such document"
 _NOT_RANKED = "the retriever's place: memory did not answer"
-_TABLES = """
-CREATE TABLE IF NOT EXISTS shown (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
-    day INTEGER NOT NULL, user INTEGER, question TEXT NOT NULL, documents TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS shown_day ON shown (day);
-"""
 
 
 class Vote(NamedTuple):
@@ -74,20 +50,16 @@ class Reranker:
     Parameters
     ----------
     path
-        The file of the memory, which also keeps the lists.
-    settings
-        The address and the timeout of an upstream reranker.
+        The file of the memory or the address of its PostgreSQL database, which also keeps the lists.
     observer
         Receives the time of each stage.
     """
 
-    def __init__(self, path: str | os.PathLike[str], settings: Settings, observer: Observer) -> None:
+    def __init__(self, path: str | os.PathLike[str], observer: Observer) -> None:
         self.memory = Memory(path)
         self.ready = False
-        url = settings.rerank_upstream
-        self.upstream = Upstream(url, settings.rerank_seconds, os.environ.get(KEY)) if url else None
         self._observer = observer
-        self._lists = _Lists(self.memory.path)
+        self._lists = _Lists(self.memory)
 
     def start(self) -> None:
         """Read what is remembered, so that the first request need not wait for it."""
@@ -95,16 +67,9 @@ class Reranker:
         self.ready = True
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database."""
         self._lists.close()
         self.memory.close()
-
-    def prior(self, question: str, texts: Sequence[str], model: str | None) -> list[float] | None:
-        """Return the scores of the upstream reranker; None if there is none. Raise an `EngineError` if it fails."""
-        if self.upstream is None:
-            return None
-        with self._observer.measure("upstream"):
-            return self.upstream.scores(question, texts, model)
 
     def rerank(
         self,
@@ -116,19 +81,13 @@ class Reranker:
     ) -> tuple[str, list[Hit]]:
         """Return the id of the list, and the n best of some documents, which are ids, if they have any, and texts."""
         with self._observer.measure("memory"):
-            asked = _clean(question)[:_LONGEST]
-            given = [
-                given_document(_clean(text) if name is None else (_clean(str(name)), _clean(text)))
-                for name, text in documents
-            ]
+            asked = storable(question)[:_LONGEST]
+            given = [given_document(text if name is None else str(name)) for name, text in documents]
             hits = self.memory.rerank(asked, given, scores)[:n]
+            health = self.memory.health
+            self._observer.memory_store(health.failures, health.restored, health.lost)
             shown = [
-                _Shown(
-                    hit.place if documents[hit.place][0] is None else None,
-                    given[hit.place].name,
-                    given[hit.place].content,
-                )
-                for hit in hits
+                _Shown(hit.place if documents[hit.place][0] is None else None, given[hit.place].name) for hit in hits
             ]
             return self._lists.add(asked, shown, user), hits
 
@@ -142,7 +101,7 @@ class Reranker:
         """Learn votes, and return how many do not count, by reason. They can be sent again.
 
         A vote is one of the user for whom the list was made or, if the caller `names_clients`, of the client that the
-        vote names. Without either, each list is one person.
+        vote names. Without either, all lists count as one person.
         """
         ignored: Counter[str] = Counter()
         try:
@@ -160,67 +119,12 @@ class Reranker:
         return ignored
 
     def _learn(self, shown: _List, document: Given, vote: Vote, client: str | None) -> None:
-        user = client or shown.user or vote.list_id
+        user = client or shown.user or self.memory.unnamed(vote.list_id)
         if vote.action == UNDO:
             self.memory.unlearn(shown.question, [document], user=user)
         else:
             kind: dict[str, Any] = {VOTES[vote.action]: [document]}
             self.memory.learn(shown.question, [each.given for each in shown.documents], user=user, **kind)
-
-
-class Upstream:
-    """A reranker that speaks the same format, such as that of Cohere, Jina or vLLM."""
-
-    def __init__(self, url: str, seconds: float, key: str | None = None) -> None:
-        self._url = url
-        self._seconds = seconds
-        self._key = key
-        self._breaker = CircuitBreaker("the upstream reranker")
-
-    def scores(self, question: str, texts: Sequence[str], model: str | None) -> list[float]:
-        """Return the score of each text. Raise an `EngineError` if it fails, or has been failing."""
-        body = {"query": question, "documents": list(texts), "return_documents": False}
-        raw = json.dumps(body if model is None else {"model": model, **body}).encode()
-        return self._breaker.call(partial(self._ask, raw, len(texts)))
-
-    def _ask(self, raw: bytes, n: int) -> list[float]:
-        request = urllib.request.Request(self._url, raw, {"Content-Type": "application/json"})  # noqa: S310 - Settings checks it
-        if self._key:
-            request.add_unredirected_header("Authorization", f"Bearer {self._key}")
-        end = time.monotonic() + self._seconds
-        try:
-            with urllib.request.urlopen(request, timeout=self._seconds) as response:  # noqa: S310
-                answer = bytearray()
-                while piece := response.read1(1 << 16):
-                    answer += piece
-                    if len(answer) > _ANSWER_BYTES or time.monotonic() > end:
-                        raise TimeoutError
-            return _scores(json.loads(answer), n)
-        except urllib.error.HTTPError as error:
-            error.close()
-            kind = EngineBusyError if error.code == 429 else EngineFailedError
-            raise (EngineRefusedError if error.code in range(400, 429) else kind)(
-                f"the upstream reranker answered with status {error.code}"
-            ) from None
-        except TimeoutError:
-            raise EngineTimeoutError(f"no answer of the upstream reranker within {self._seconds:g} s") from None
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, TimeoutError):
-                raise EngineTimeoutError(f"no answer of the upstream reranker within {self._seconds:g} s") from None
-            raise EngineUnreachableError(f"the upstream reranker cannot be reached: {reason}") from None
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise EngineFailedError(
-                f"the upstream reranker sent no score for each document ({type(error).__name__}: {error})"
-            ) from None
-
-
-def _scores(answer: Any, n: int) -> list[float]:
-    """Return the scores in an answer. Raise unless there is one for each document."""
-    found = {result["index"]: float(result["relevance_score"]) for result in answer["results"]}
-    if set(found) != set(range(n)) or not all(map(math.isfinite, found.values())):
-        raise ValueError(f"{len(found)} scores for {n} documents")
-    return [found[place] for place in range(n)]
 
 
 class _Shown(NamedTuple):
@@ -229,11 +133,10 @@ class _Shown(NamedTuple):
     place: int | None
     """Its index in the request, if it had no id."""
     name: str
-    content: int | None
 
     @property
     def given(self) -> Given:
-        return Given(self.name, self.content, self.name)
+        return Given(self.name, self.name)
 
 
 class _List(NamedTuple):
@@ -243,7 +146,7 @@ class _List(NamedTuple):
 
     def find(self, document: str | int) -> Given | None:
         """Return a document by its id, or by its index if it had no id."""
-        name = given_document(_clean(str(document))).name
+        name = given_document(str(document)).name
         for shown in self.documents:
             if shown.place is None and shown.name == name:
                 return shown.given
@@ -253,56 +156,48 @@ class _List(NamedTuple):
 
 
 class _Lists:
-    """The lists that were handed out, in the file of a memory, for all processes that share it."""
+    """The lists that were handed out, in the database of a memory, for all processes that share it.
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    An answer does not wait for others who write: a list that cannot be kept at once is kept later, and this process
+    knows it meanwhile.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._pool = ThreadPoolExecutor(_WRITERS, "kinrank-lists")
         self._lock = threading.Lock()
-        self._added = 0
-        with self._using():
-            self._database = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
-            self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.executescript(_TABLES)
+        self._waiting: OrderedDict[str, List] = OrderedDict()
 
     def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._database.close()
+        """Keep the lists that wait."""
+        self._pool.shutdown()
 
     def add(self, question: str, documents: Sequence[_Shown], user: str | None) -> str:
         """Keep a list and return its id."""
-        name, today = f"{LIST}{uuid4().hex}", int(time.time() // 86_400)
-        row = (name, today, None if user is None else person_of(user), question, json.dumps(documents[:_DEPTH]))
-        with self._using():
-            self._database.execute("INSERT INTO shown (id, day, user, question, documents) VALUES (?, ?, ?, ?, ?)", row)
-            if self._added % _SWEEP == 0:
-                self._database.execute(
-                    "DELETE FROM shown WHERE day < ? OR number <= (SELECT max(number) FROM shown) - ?",
-                    (today - DAYS, _MOST),
-                )
-            self._added += 1
+        name = f"{LIST}{uuid4().hex}"
+        person = None if user is None else self._memory.person(user)
+        handed_out = List(name, question, person, json.dumps(documents[:_DEPTH]))
+        with self._lock:
+            self._waiting[name] = handed_out
+            while len(self._waiting) > _MOST_WAITING:
+                self._waiting.popitem(last=False)
+        wait([self._pool.submit(self._keep, name)], _PATIENCE)
         return name
+
+    def _keep(self, name: str) -> None:
+        with self._lock:
+            handed_out = self._waiting.get(name)
+        if handed_out is not None:
+            self._memory.add_list(handed_out)
+            with self._lock:
+                self._waiting.pop(name, None)
 
     def find(self, name: str) -> _List | None:
         """Return a list by its id; None if it is not known."""
-        with self._using():
-            row = self._database.execute("SELECT user, question, documents FROM shown WHERE id = ?", (name,)).fetchone()
-        if row is None:
+        with self._lock:
+            found = self._waiting.get(name)
+        found = found or self._memory.find_list(name)
+        if found is None:
             return None
-        user, question, documents = row
-        return _List(
-            None if user is None else Person(user), question, [_Shown(*each) for each in json.loads(documents)]
-        )
-
-    @contextmanager
-    def _using(self) -> Iterator[None]:
-        try:
-            with self._lock:
-                yield
-        except sqlite3.Error as error:
-            raise StoreError(f"{self._path}: lists cannot be kept ({error}): check the file and its disk") from error
-
-
-def _clean(text: str) -> str:
-    """Return a text without NUL characters, which SQLite cannot look up."""
-    return text.replace("\0", "")
+        person = None if found.person is None else Person(found.person)
+        return _List(person, found.question, [_Shown(*each) for each in json.loads(found.documents)])

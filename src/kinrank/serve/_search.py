@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from kinrank.engines._query_dsl import PLAIN, SearchOptions
 from kinrank.engines.features import Clause
 from kinrank.errors import DataError, EngineError, ForbiddenFieldError, KinrankError, ParameterError
 from kinrank.serve._circuit import FAILURES, CircuitBreaker, RetryBudget
-from kinrank.serve._models import SESSION
+from kinrank.serve._served_model import ServedModel
 from kinrank.serve.messages import (
     CandidateSet,
     Fallback,
@@ -67,32 +67,16 @@ class SearchPolicy:
         return options.also_matching(self.filter_clause)
 
 
-def remembered_ids(
-    service: Service,
-    feature_names: tuple[str, ...],
-    query: str,
-    vector: Float32 | None,
-    columns: Mapping[str, float],
-    *,
-    model: str | None,
-) -> list[str]:
-    """Return the documents that a model remembers for a query, best first, at most `Settings.remembered`.
+class _Asked(NamedTuple):
+    """What a search asks the engine and the service for."""
 
-    Raise `EncoderError` or `DataError` if the model cannot encode the query.
-    """
-    most = service.settings.remembered
-    if not most or (model is not None and model not in service.slots):
-        return []
-    # The engine has not been asked yet: the query is looked up with a document that does not exist.
-    nothing = np.full((1, len(feature_names)), np.nan, dtype=np.float32)
-    candidates = CandidateSet([""], nothing, feature_names, vector, columns, query)
-    served = service.rollouts[service.name_of(model)].model_for(candidates, SESSION.get())
-    if served is None or served.choices is None:
-        return []
-    names = served.ranker.feature_names_
-    candidates = served.encoder(candidates, service.observer)
-    ids: list[str] = served.choices.remembered(to_query_set([candidates], [candidates.align(names)], names), most)
-    return ids
+    text: str
+    window: int
+    vector: Float32 | None
+    columns: Mapping[str, float]
+    model: str | None
+    options: SearchOptions
+    """What documents must match, and what is returned with them, restricted to what is permitted."""
 
 
 _ALL = SearchPolicy()
@@ -130,25 +114,12 @@ class SearchResult:
 
 
 class Searcher:
-    """Searches with an engine and ranks with a service.
+    """Searches with an engine and ranks with a service."""
 
-    `titles` of documents and `texts` of judged queries by id are for display.
-    """
-
-    def __init__(
-        self,
-        service: Service,
-        engine: Engine,
-        *,
-        titles: Mapping[str, str] | None = None,
-        texts: Mapping[str, str] | None = None,
-        policy: SearchPolicy = _ALL,
-    ) -> None:
+    def __init__(self, service: Service, engine: Engine, *, policy: SearchPolicy = _ALL) -> None:
         self.service = service
         self.engine = engine
-        self.titles = titles or {}
         self.policy = policy
-        self._texts = texts or {}
         # Apart, so that an engine that cannot compute features is still asked for its order, and with one request.
         self._features = CircuitBreaker("computing features")
         self._searches = CircuitBreaker("search")
@@ -161,37 +132,27 @@ class Searcher:
         window: int = 100,
         vector: Float32 | None = None,
         columns: Mapping[str, float] | None = None,
+        pinned: Iterable[str] = (),
         model: str | None = None,
         options: SearchOptions = PLAIN,
         explain: bool = False,
-        interleaved: tuple[str, str] | None = None,
-        seed: str = "",
     ) -> SearchResult:
         """Search, rank the first `window` hits, and explain the ranking if asked to.
 
         Raise `ParameterError` if the filter or a facet is not allowed, and `EngineError` if the engine did not
         return candidates, so that there is no order to fall back on.
 
-        With `interleaved`, the rankings of two models are shown as one, as `seed` decides; "engine" is the engine's
-        own order.
+        `pinned` documents, and those that the engine itself pins, keep their places in the engine's order.
 
-        A query that a rule redirects is searched as the other one. If the engine finds nothing, the result names a
-        known query that this one is a spelling of and, with `Settings.answer_with_kin`, has its documents.
+        If the engine finds nothing, the result names a known query that this one is a spelling of and, with
+        `Settings.answer_with_kin`, has its documents.
         """
         options.check()
-        options = self.policy.restrict(options)
+        asked = _Asked(query, window, vector, columns or {}, model, self.policy.restrict(options))
         expires = time.monotonic() + self.service.settings.engine_seconds
         self._second_requests.earn()
-        redirect = self.service.rules.book.redirect(query)
-
-        def found_for(text: str, seconds: float | None = None) -> SearchResult:
-            asked = text, window, vector, columns, model, options, explain, interleaved, seed
-            return self._search(*asked, expires, seconds)
-
-        result = found_for(query if redirect is None else redirect.document)
-        if redirect is not None:
-            rules = [redirect.words, *(result.ranking.rules or [])]
-            return replace(result, ranking=replace(result.ranking, rules=rules))
+        kept = frozenset(pinned)
+        result = self._search(asked, expires, kept, explain=explain)
         if result.ranking.ids:
             return result
         kin = self._spelled(query, model)
@@ -200,55 +161,50 @@ class Searcher:
         if kin is not None and self.service.settings.answer_with_kin and left > whole / 2:
             with suppress(EngineError, ParameterError):
                 if self._second_requests.spend():
-                    result = found_for(kin, left)
+                    result = self._search(asked._replace(text=kin), expires, kept, left, explain=explain)
         return replace(result, kin=kin)
+
+    def _model(self, name: str | None) -> ServedModel | None:
+        """Return the model of a name, or the default one; None if there is none, or it is not loaded."""
+        if name is not None and name not in self.service.slots:
+            return None
+        return self.service.slots[self.service.name_of(name)].current
 
     def _spelled(self, query: str, model: str | None) -> str | None:
         """Return the judged query that a query is a spelling of; None if the model knows none."""
-        if model is not None and model not in self.service.slots:
-            return None
-        served = self.service.slots[self.service.name_of(model)].current
+        served = self._model(model)
         return None if served is None else served.spellings().nearest(query)
 
     def _search(
-        self,
-        query: str,
-        window: int,
-        vector: Float32 | None,
-        columns: Mapping[str, float] | None,
-        model: str | None,
-        options: SearchOptions,
-        explain: bool,
-        interleaved: tuple[str, str] | None,
-        seed: str,
-        expires: float,
-        seconds: float | None,
+        self, asked: _Asked, expires: float, pinned: frozenset[str], seconds: float | None = None, *, explain: bool
     ) -> SearchResult:
         """Search for a query, and rank what was found."""
         # Known before the search, so that one request can find and fetch.
-        pinned = self.service.rules.book.pinned(query)
-        remembered, problem = self._remembered(query, vector, columns, model)
-        wanted = list(dict.fromkeys([*pinned, *remembered]))
+        remembered, problem = self._remembered(asked)
+        model = asked.model
         try:
-            found, candidates = self._candidates(query, window, vector, columns, options, wanted, seconds)
+            found, candidates = self._candidates(asked, remembered, seconds)
         except (EngineError, ParameterError) as error:
             # Without features there may still be an order to show. If the engine is down, this raises.
-            hits = self._without_features(error, query, window, vector, options, expires)
+            hits = self._without_features(error, asked, expires)
             # A request that is valid for a search can only lack the vector that a feature compares.
             reason = Fallback.ENGINE_DOWN if isinstance(error, EngineError) else Fallback.NO_VECTOR
             ids: list[str] = hits.doc_id.tolist()
             ranking = Ranking(ids, model=self.service.name_of(model), fallback=reason, detail=str(error))
             self.service.count(ranking)
-            return SearchResult(self.service.rules.book.apply(ranking, query), hits)
+            return SearchResult(ranking, hits)
         problem = problem or found.problem
         if candidates is None:
             return SearchResult(Ranking([], model=self.service.name_of(model)), found.hits, problem=problem)
-        ranking = self.service.rank(candidates, model=model, interleaved=interleaved, seed=seed)
-        ranking = self.service.rules.book.apply(ranking, query)
+        n_found = found.n_found
+        pinned = (pinned | found.hits.pinned).intersection(candidates.ids[:n_found])  # added ones have no place
+        candidates = replace(candidates, pinned=pinned)
+        ranking = self.service.rank(candidates, model=model)
         scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
-        explanation = self._explanation(candidates, model) if explain and scored else None
-        added = [doc_id for doc_id in candidates.ids[found.n_found :] if doc_id not in pinned]
-        return SearchResult(ranking, found.hits, explanation, added, problem)
+        explanation = None
+        with suppress(KinrankError):  # a model that cannot explain
+            explanation = self.service.explain(candidates, model=model) if explain and scored else None
+        return SearchResult(ranking, found.hits, explanation, candidates.ids[n_found:], problem)
 
     def weights(
         self,
@@ -268,9 +224,9 @@ class Searcher:
         """
         options.check()
         options = self.policy.restrict(options)
-        filtered = SearchOptions(options.filter_clause)
-        remembered, _ = self._remembered(query, vector, columns, model)
-        _, candidates = self._candidates(query, window, vector, columns, filtered, remembered)
+        asked = _Asked(query, window, vector, columns or {}, model, SearchOptions(options.filter_clause))
+        remembered, _ = self._remembered(asked)
+        _, candidates = self._candidates(asked, remembered)
         if candidates is None:
             detail = "the engine found no candidates for this query"
             return QueryWeights(model=self.service.name_of(model), fallback=Fallback.MODEL_ERROR, detail=detail)
@@ -301,8 +257,8 @@ class Searcher:
         Other candidates have grade 0. Raise `DataError` if none of the judged documents is among the
         candidates.
         """
-        engine = self.engine.without_own_texts(query)
-        _, candidates = self._candidates(query, window, vector, columns, self.policy.restrict(PLAIN), engine=engine)
+        asked = _Asked(query, window, vector, columns or {}, None, self.policy.restrict(PLAIN))
+        _, candidates = self._candidates(asked, engine=self.engine.without_own_texts(query))
         if candidates is None or not grades.keys() & set(candidates.ids):
             raise DataError(
                 f"query {qid!r}: none of its {len(grades)} judged documents is among the engine's first {window} hits"
@@ -314,47 +270,44 @@ class Searcher:
         self.engine.close()
 
     def _candidates(
-        self,
-        query: str,
-        window: int,
-        vector: Float32 | None,
-        columns: Mapping[str, float] | None,
-        options: SearchOptions = PLAIN,
-        wanted: Sequence[str] = (),
-        seconds: float | None = None,
-        engine: Engine | None = None,
+        self, asked: _Asked, wanted: Sequence[str] = (), seconds: float | None = None, engine: Engine | None = None
     ) -> tuple[FoundDocuments, CandidateSet | None]:
         """Find candidates, add wanted documents, and compute their features; in one request if the engine can."""
-        asked = engine or self.engine
+        engine = engine or self.engine
         if needed := self.service.feature_names():
-            asked = asked.with_features(needed)
+            engine = engine.with_features(needed)
         seconds = self.service.settings.engine_seconds if seconds is None else seconds
         with self.service.observer.measure("engine"):
             found = self._features.call(
-                lambda: asked.search_adding(query, wanted, size=window, vector=vector, options=options, timeout=seconds)
+                lambda: engine.search_adding(
+                    asked.text, wanted, size=asked.window, vector=asked.vector, options=asked.options, timeout=seconds
+                )
             )
-        ids, names = found.hits.doc_id.tolist(), asked.feature_names
-        return found, CandidateSet(ids, found.features, names, vector, columns or {}, query) if ids else None
+        ids, names = found.hits.doc_id.tolist(), engine.feature_names
+        known = asked.vector, asked.columns, asked.text
+        return found, CandidateSet(ids, found.features, names, *known) if ids else None
 
-    def _remembered(
-        self, query: str, vector: Float32 | None, columns: Mapping[str, float] | None, model: str | None
-    ) -> tuple[list[str], str | None]:
-        """Return documents that people chose for a query, or why they are not known."""
+    def _remembered(self, asked: _Asked) -> tuple[list[str], str | None]:
+        """Return the documents that the model remembers, best first, at most `Settings.remembered`.
+
+        If the model cannot encode the query, return why.
+        """
+        most, served = self.service.settings.remembered, self._model(asked.model)
+        if not most or served is None or served.choices is None:
+            return [], None
+        # The engine has not been asked yet: the query is looked up with a document that does not exist.
         names = self.engine.feature_names
+        nothing = np.full((1, len(names)), np.nan, dtype=np.float32)
+        candidates = CandidateSet([""], nothing, names, asked.vector, asked.columns, asked.text)
+        names = served.ranker.feature_names_
         try:
-            return remembered_ids(self.service, names, query, vector, columns or {}, model=model), None
+            candidates = served.encoder(candidates, self.service.observer)
+            found = served.choices.remembered(to_query_set([candidates], [candidates.align(names)], names), most)
         except KinrankError as error:
             return [], str(error)
+        return list(found), None
 
-    def _without_features(
-        self,
-        error: EngineError | ParameterError,
-        query: str,
-        window: int,
-        vector: Float32 | None,
-        options: SearchOptions,
-        expires: float,
-    ) -> Hits:
+    def _without_features(self, error: EngineError | ParameterError, asked: _Asked, expires: float) -> Hits:
         """Find candidates alone after `error`, in the time that is left. Raise `error` if that would be too much."""
         left = expires - time.monotonic()
         is_second = isinstance(error, FAILURES) and not self._features.is_open
@@ -362,14 +315,7 @@ class Searcher:
             raise error
         with self.service.observer.measure("engine"):
             return self._searches.call(
-                lambda: self.engine.search(query, size=window, vector=vector, options=options, timeout=left)
+                lambda: self.engine.search(
+                    asked.text, size=asked.window, vector=asked.vector, options=asked.options, timeout=left
+                )
             )
-
-    def _explanation(self, candidates: CandidateSet, model: str | None) -> QueryExplanation | None:
-        """Return why candidates are ranked so, with the texts of judged queries; None if the model cannot explain."""
-        try:
-            explanation = self.service.explain(candidates, model=model)
-        except KinrankError:
-            return None
-        named = [replace(neighbor, text=self._texts.get(neighbor.qid)) for neighbor in explanation.neighbors]
-        return replace(explanation, neighbors=named)

@@ -18,15 +18,14 @@ from kinrank.arrays import Float32
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import EncoderError, KinrankError, RejectedModelError
-from kinrank.memory._spelling import Spellings
+from kinrank.kin.encoders.guard import EncoderGuard
+from kinrank.kin.spelling import Spellings
 from kinrank.memory.evidence import Evidence
 from kinrank.rankers import RANKERS
 from kinrank.rankers._local.texts import text_encoder
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_adapt, can_explain, has_weights, takes_evidence
-from kinrank.serve._rules import MOST_KNOWN
-from kinrank.serve.messages import CandidateSet, to_query_set
-from kinrank.serve.observer import Observer
+from kinrank.serve.messages import CandidateSet, Observer, to_query_set
 from kinrank.store import Examples
 
 if TYPE_CHECKING:
@@ -43,12 +42,13 @@ class QueryEncoder:
     def __init__(self, ranker: Ranker) -> None:
         encoder = text_encoder(ranker)
         self.active = encoder is not None
+        self.guard: EncoderGuard | None = getattr(ranker, "guard_", None)
 
         @lru_cache(maxsize=REMEMBERED)
         def encode(text: str) -> Float32:
             if encoder is None:
                 raise EncoderError("the model does not encode texts")
-            vector: Float32 = encoder.encode([text])[0]
+            vector: Float32 = (self.guard or encoder).encode([text])[0]
             return vector
 
         self._encode = encode
@@ -56,24 +56,31 @@ class QueryEncoder:
     def __call__(self, candidates: CandidateSet, observer: Observer) -> CandidateSet:
         """Return the candidates with a vector, if the model needs one and the query has a text.
 
-        Raise `EncoderError` if the encoder fails, for whatever reason.
+        If the encoder fails, for whatever reason, a model that finds kin by letters, too, gets a vector of zeros, and
+        the observer the error; for others, raise `EncoderError`.
         """
         if not self.active or candidates.vector is not None or candidates.text is None:
             return candidates
         start = time.perf_counter()
         try:
             vector = self._encode(candidates.text)
-        except EncoderError:
-            raise
+        except EncoderError as error:
+            if self.guard is None:
+                raise
+            observer.error("encode", error)
+            vector = self.guard.zeros(1)[0]
         except Exception as error:  # an encoder is somebody else's code
             raise EncoderError(f"the encoder failed: {type(error).__name__}: {error}") from error
         observer.stage("encode", time.perf_counter() - start)
         return replace(candidates, vector=vector)
 
 
+_MOST_SPELLED = 20_000  # judged queries whose spellings are known
+
+
 def spellings_of(ranker: Ranker) -> Callable[[], Spellings]:
     """Return a function that makes the spellings of judged queries, once: it may take more than half a second."""
-    return cache(lambda: Spellings(islice(ranker.names_.texts.all(), MOST_KNOWN)))
+    return cache(lambda: Spellings(islice(ranker.names_.texts.all(), _MOST_SPELLED)))
 
 
 FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
@@ -105,8 +112,6 @@ class ServedModel:
     """The revision of the choices that the ranker has; 0 if it has none."""
     evidence_mark: str = ""
     """Identifies the history of the choices up to the revision."""
-    examples: Examples | None = None
-    """The stored queries, and the scores they had when the model was written."""
     spellings: Callable[[], Spellings] = lambda: Spellings(())
     """Returns the judged queries by other spellings, of `spellings_of`."""
 

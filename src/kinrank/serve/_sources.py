@@ -11,79 +11,51 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from kinrank import folder
 from kinrank.errors import KinrankError
 from kinrank.rankers._local.texts import text_encoder
 from kinrank.rankers.base import load
 from kinrank.rankers.capabilities import can_adapt
 from kinrank.serve._served_model import ServedModel
-from kinrank.store.versions import CANARY, CURRENT, ArmsByRole, VersionStore
+from kinrank.store.versions import VersionStore
 
 KEPT_COPIES = 2
-"""Versions in the cache besides those in use."""
+"""Versions in the cache besides the one in use."""
 
 Signature = tuple[Any, ...]
-
-
-class ModelSource(Protocol):
-    """A place that holds the latest version of a model."""
-
-    is_remote: bool
-    """Whether looking for a new version may take long."""
-    missing: str
-    """What to report while there is no model."""
-    is_optional: bool
-    """Whether a model that the source no longer has is given up; otherwise it stays in use."""
-
-    def signature(self) -> Signature | None:
-        """Return a value that changes with the model; None while there is none."""
-        ...
-
-    def fetch(self, signature: Signature) -> Path:
-        """Return a folder with the model of a signature."""
-        ...
 
 
 class FolderSource:
     """A model folder that is replaced as a whole."""
 
     is_remote = False
-    is_optional = False
+    """Whether looking for a new version may take long."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
         self.missing = f"{self._path} does not exist: expected a folder written by kinrank train"
+        """What to report while there is no model."""
 
     def signature(self) -> Signature | None:
-        """Return a value that changes with the folder; None while it is missing, as between the renames of a swap."""
+        """Return a value that changes with the files of the model; None while there are none."""
         try:
-            with os.scandir(self._path) as entries:
-                files = sorted((file.name, file.stat()) for file in entries)
-        except OSError:
+            files = sorted(each for each in self._path.iterdir() if not folder.holds_arrays(each.name))
+            files += sorted(folder.arrays_in(self._path).iterdir())
+            stats = [(file.name, file.stat()) for file in files]
+        except OSError:  # missing, or just being replaced
             return None
-        return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in files) or None
+        return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in stats) or None
 
     def fetch(self, signature: Signature) -> Path:  # noqa: ARG002
         """Return the folder."""
         return self._path
 
 
-class _LatestRollout:
-    """Which versions of a store are in use, as of the last look: one for all roles, so that they change together."""
-
-    def __init__(self, store: VersionStore) -> None:
-        self._store = store
-        self.arms: ArmsByRole = {}
-
-    def read(self) -> None:
-        """Look at the store."""
-        self.arms = self._store.rollout()
-
-
 @dataclass(eq=False)
 class StoreSource:
-    """The version that a store has in a role, copied to this machine."""
+    """The version of a store that is in use, copied to this machine; with the members of `FolderSource`."""
 
     is_remote = True
 
@@ -91,32 +63,19 @@ class StoreSource:
     """The versions."""
     cache: Path
     """Folder for the copies, which the processes of a machine can share."""
-    role: str
-    """The role in the rollout of the store."""
-    latest: _LatestRollout
-    """What the sources of all roles share. The one of the current version, which is checked first, reads it."""
 
     def __post_init__(self) -> None:
-        self.is_optional = self.role != CURRENT
-        self.missing = f"{self.store} has no {self.role} version: upload one with kinrank admin models --publish MODEL"
+        self.missing = f"{self.store} has no version in use: upload one with kinrank admin models --publish MODEL"
 
     def signature(self) -> Signature | None:
         """Return the name of the version; None if there is none."""
-        if self.role == CURRENT:
-            self.latest.read()
-        arm = self.latest.arms.get(self.role)
-        return None if arm is None else (arm.version,)
-
-    def share_of(self, fitted: str) -> float:
-        """Return the share of the queries for a version in use: none as soon as the store names another one."""
-        arm = self.latest.arms.get(self.role)
-        return arm.share if arm is not None and arm.version.endswith(f"-{fitted}") else 0.0
+        name = self.store.current()
+        return None if name is None else (name,)
 
     def fetch(self, signature: Signature) -> Path:
-        """Return a verified copy of the version, and delete old ones that have no role."""
+        """Return a verified copy of the version, and delete old ones."""
         copy = self.store.pull(signature[0], self.cache)
-        named = {arm.version for arm in self.latest.arms.values()}
-        others = [each for each in self.cache.glob("[0-9]*-*") if each.name not in named]
+        others = [each for each in self.cache.glob("[0-9]*-*") if each != copy]
         for old in sorted(others, key=_last_use, reverse=True)[KEPT_COPIES:]:
             shutil.rmtree(old, ignore_errors=True)
         return copy
@@ -127,6 +86,10 @@ def _last_use(copy: Path) -> float:
         return copy.stat().st_mtime
     except OSError:  # another process deleted it
         return 0.0
+
+
+ModelSource = FolderSource | StoreSource
+"""A place that holds the latest version of a model."""
 
 
 class WorkFolder:
@@ -150,13 +113,11 @@ class WorkFolder:
             self._temporary.cleanup()
 
 
-def open_sources(name: str, address: str | os.PathLike[str], cache: WorkFolder) -> dict[str, ModelSource]:
-    """Return the sources of a model by role: one for a folder, one for each role of a store."""
+def open_source(name: str, address: str | os.PathLike[str], cache: WorkFolder) -> ModelSource:
+    """Return the source of a model: a folder, or a store of versions."""
     if not VersionStore.is_at(address):
-        return {CURRENT: FolderSource(address)}
-    store, folder = VersionStore(address), cache.path / name
-    latest = _LatestRollout(store)
-    return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY)}
+        return FolderSource(address)
+    return StoreSource(VersionStore(address), cache.path / name)
 
 
 # What follows the name of the model. A mark may look like a number, and the name of another model may begin like this

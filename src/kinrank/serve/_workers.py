@@ -12,12 +12,10 @@ from functools import partial
 from kinrank.errors import NotStoredError, RejectedModelError, StoreUnavailableError
 from kinrank.memory._votes import RankCurve
 from kinrank.rankers.capabilities import takes_evidence
-from kinrank.serve._audit import AuditLog
 from kinrank.serve._events.log import EventLog
-from kinrank.serve._live_rules import LiveRules
-from kinrank.serve._models import ModelSlot, Rollout
+from kinrank.serve._models import ModelSlot
 from kinrank.serve._ranking import Batcher, BatchRanker, Schedule
-from kinrank.serve.observer import Observer
+from kinrank.serve.messages import Observer
 from kinrank.serve.settings import Settings
 
 _FAILURES = 12  # of the database in a row before they are reported: it does not help to count fewer events at a time
@@ -37,7 +35,7 @@ class _Failure:
 class Workers:
     """The threads of a service."""
 
-    rollouts: Mapping[str, Rollout]
+    slots: Mapping[str, ModelSlot]
     """The models by name."""
     _: KW_ONLY
     settings: Settings
@@ -48,26 +46,19 @@ class Workers:
     """Returns how many rankings by a model are about to be submitted or wait."""
     watch: Iterable[Callable[[], None]]
     """Further functions to call every `Settings.watch_interval` seconds."""
-    learns: bool
-    """Whether models learn judgments."""
     events: EventLog | None = None
-    """What people choose, if the service takes that in."""
-    rules: LiveRules | None = None
-    """The rules of editors, if the service keeps any."""
-    audit: AuditLog | None = None
-    """What changed what is ranked."""
+    """What people choose, if the service takes that and judgments in."""
 
     def __post_init__(self) -> None:
         self._watched = [self._refresh, *self.watch]
         self.rankers = {
-            name: BatchRanker(rollout, max_novelty=self.settings.max_novelty, observer=self.observer)
-            for name, rollout in self.rollouts.items()
+            name: BatchRanker(slot, max_novelty=self.settings.max_novelty, observer=self.observer)
+            for name, slot in self.slots.items()
         }
         self.batchers: dict[str, Batcher] = {}
         self._stop = threading.Event()
         self._news = threading.Event()
         self._choices = threading.Event()
-        self._edited = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failures: dict[str, _Failure] = {}
 
@@ -81,20 +72,13 @@ class Workers:
             raise
         # A database or a store that does not respond must not hold up the watch over models and keys.
         loops: dict[str, Callable[[], None]] = {"watch": self._watch}
-        if self.learns:
-            loops["learn"] = self._learn
         if self.events is not None:
+            loops["learn"] = self._learn
             self.events.on_news = self._choices.set
             loops["events"] = partial(self._count, self.events)
-        if self.rules:
-            self.rules.on_news = self._edited.set
-            loops["rules"] = partial(self._follow, self.rules)
-        if self.audit is not None and self.rules:
-            self.audit.watched["model"] = self._versions
-            loops["audit"] = partial(self._audit, self.audit)
-        for name, rollout in self.rollouts.items():
-            if rollout.current.source.is_remote:
-                loops[f"poll-{name}"] = partial(self._poll, rollout)
+        for name, slot in self.slots.items():
+            if slot.source.is_remote:
+                loops[f"poll-{name}"] = partial(self._poll, slot)
         self._threads = [threading.Thread(target=loop, name=name, daemon=True) for name, loop in loops.items()]
         for thread in self._threads:
             thread.start()
@@ -108,7 +92,6 @@ class Workers:
         self._stop.set()
         self._news.set()
         self._choices.set()
-        self._edited.set()
         for thread in self._threads:
             thread.join(timeout=5.0)
         for batcher in self.batchers.values():
@@ -128,8 +111,7 @@ class Workers:
         )
 
     def _load(self, *, strict: bool) -> None:
-        for rollout in self.rollouts.values():
-            slot = rollout.current
+        for slot in self.slots.values():
             try:
                 if not slot.refresh():
                     self.observer.model(slot.name, None, "missing", slot.source.missing)
@@ -138,9 +120,6 @@ class Workers:
                 if strict:
                     raise
                 self._report("start", error)
-        # Canaries too, so that sessions meet the same model after a restart.
-        canaries = [rollout.canary for rollout in self.rollouts.values()]
-        self._check_slots(ModelSlot.refresh, [canary for canary in canaries if canary is not None])
 
     def _watch(self) -> None:
         while not self._stop.wait(self.settings.watch_interval):
@@ -154,8 +133,7 @@ class Workers:
         while not self._stop.is_set():
             self._news.wait(self.settings.watch_interval)
             self._news.clear()
-            for rollout in self.rollouts.values():
-                self._check_slots(ModelSlot.replay, rollout.slots.values())
+            self._check_slots(ModelSlot.replay, self.slots.values())
 
     def _count(self, events: EventLog) -> None:
         last = False
@@ -163,29 +141,15 @@ class Workers:
             self._choices.wait(self.settings.watch_interval)
             self._choices.clear()
             last = self._stop.is_set()  # lists that were shown until now are stored
-            if self._use_database("events", lambda: events.step(self._curves())):
+            if self._use_database(
+                "events", lambda: events.step({name: _curve_of(slot) for name, slot in self.slots.items()})
+            ):
                 self.learn_soon()
                 if events.more:
                     self._choices.set()
                 # What arrives within half the interval is counted together, which leaves more time to rank.
                 self._stop.wait(self.settings.watch_interval / (20 if events.more else 2))
             self._note("set-aside", events.problem, 1)
-
-    def _curves(self) -> dict[str, RankCurve]:
-        return {name: _curve_of(rollout) for name, rollout in self.rollouts.items()}
-
-    def _follow(self, rules: LiveRules) -> None:
-        while not self._stop.is_set():
-            start = time.monotonic()
-            self._use_database("rules", rules.refresh)
-            self._stop.wait(4 * (time.monotonic() - start))  # many rules that are added one by one take a fifth of it
-            self._edited.wait(self.settings.watch_interval)
-            self._edited.clear()
-
-    def _audit(self, audit: AuditLog) -> None:
-        while not self._stop.is_set():
-            self._use_database("audit", audit.check)
-            self._stop.wait(self.settings.watch_interval)
 
     def _use_database(self, where: str, action: Callable[[], None]) -> bool:
         """Run an action and return whether it succeeded; nothing may end the thread.
@@ -196,7 +160,7 @@ class Workers:
         try:
             action()
         except StoreUnavailableError as error:
-            told = any(slot.refusal for slot in self._slots)
+            told = any(slot.refusal for slot in self.slots.values())
             self._note(where, error, _FAILURES, quiet=told)
             return False
         except NotStoredError as error:
@@ -222,26 +186,17 @@ class Workers:
 
     @property
     def failing(self) -> list[str]:
-        """What has been failing: ``events``, ``set-aside`` (queries that cannot be counted), ``rules``, ``audit``."""
+        """What has been failing: ``events``, and ``set-aside`` (queries that cannot be counted)."""
         return sorted(where for where, failure in list(self._failures.items()) if failure.lasts)
 
-    def _versions(self) -> dict[str, str]:
-        """Return the version in use of each model and role."""
-        return {slot.name: slot.current.fitted for slot in self._slots if slot.current is not None}
-
-    @property
-    def _slots(self) -> list[ModelSlot]:
-        return [slot for rollout in self.rollouts.values() for slot in rollout.slots.values()]
-
-    def _poll(self, rollout: Rollout) -> None:
+    def _poll(self, slot: ModelSlot) -> None:
         while True:
-            self._check_slots(ModelSlot.refresh, rollout.slots.values())
+            self._check_slots(ModelSlot.refresh, [slot])
             if self._stop.wait(self.settings.poll_interval):
                 return
 
     def _refresh(self) -> None:
-        local = [rollout.current for rollout in self.rollouts.values() if not rollout.current.source.is_remote]
-        self._check_slots(ModelSlot.refresh, local)
+        self._check_slots(ModelSlot.refresh, [slot for slot in self.slots.values() if not slot.source.is_remote])
 
     def _check_slots(self, check: Callable[[ModelSlot], object], slots: Iterable[ModelSlot]) -> None:
         for slot in slots:
@@ -255,8 +210,8 @@ class Workers:
             self.observer.error(where, error)
 
 
-def _curve_of(rollout: Rollout) -> RankCurve:
+def _curve_of(slot: ModelSlot) -> RankCurve:
     """Return how ranks are examined according to the evidence of the model in use."""
-    served = rollout.current.current
+    served = slot.current
     chosen = served.base.chosen_ if served is not None and takes_evidence(served.base) else None
     return RankCurve.of({} if chosen is None or chosen.evidence is None else chosen.evidence.meta)

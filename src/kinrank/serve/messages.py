@@ -1,8 +1,10 @@
-"""Requests to the service and its results, independent of the transport."""
+"""Requests to the service, its results and its events, independent of the transport."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -28,7 +30,6 @@ class Fallback(StrEnum):
     NO_VECTOR = "no-vector"
     ENCODER = "encoder-error"
     UNFAITHFUL = "unfaithful-weights"
-    UPSTREAM_DOWN = "upstream-down"
 
 
 class UnknownFeatureError(DataError):
@@ -56,6 +57,8 @@ class CandidateSet:
         The text of the query, for models that encode it. A vector takes precedence.
     keys : mapping of str to list of str
         Other values of each candidate, such as its site or brand, for models whose memory keeps them.
+    pinned : frozenset of str
+        Documents that keep their places, as the engine or the caller wants; others are ignored.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class CandidateSet:
     columns: Mapping[str, float] = field(default_factory=dict)
     text: str | None = None
     keys: Mapping[str, list[str]] = field(default_factory=dict)
+    pinned: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name, values in self.keys.items():
@@ -116,7 +120,7 @@ class CandidateSet:
             "vector": None if self.vector is None else self.vector.tolist(),
             "columns": dict(self.columns),
             "text": self.text,
-            **({"keys": dict(self.keys)} if self.keys else {}),
+            "keys": dict(self.keys),
         }
 
     @property
@@ -154,7 +158,7 @@ class Ranking:
     ids : list of str
         Document ids.
     scores : list of float, or None
-        One per document, descending unless a rule moved one. None if the order is the engine's or interleaved.
+        One per document, descending but for pinned ones. None if the order is the engine's.
     model, version : str, or None
         The model that ranked them.
     fallback : Fallback, or None
@@ -164,17 +168,13 @@ class Ranking:
     novelty : float, or None
         Distance from the query to the nearest judged query, relative to the distances among judged queries: 99% of
         them have their nearest other judged query within 1.0. None if the model knows no distances.
-    teams : list of str, or None
-        For an interleaved ranking, the model that placed each document.
     query_id : str, or None
         The UBI id of this list, for events about it.
-    rules : list of str, or None
-        What the rules of editors did to this list, in words; None if nothing.
     explored : float, or None
         For a list that explores, the share of lists that do: its order is a draw from what people may choose. None for
         the order of what they are expected to choose.
     arm : str, or None
-        The arm of an A/B test that the session is in, "engine" or "model"; None without a test.
+        The arm of an A/B test, as the caller named it; None if it did not.
     """
 
     ids: list[str]
@@ -184,9 +184,7 @@ class Ranking:
     fallback: Fallback | None = None
     detail: str | None = None
     novelty: float | None = None
-    teams: list[str] | None = None
     query_id: str | None = None
-    rules: list[str] | None = None
     explored: float | None = None
     arm: str | None = None
 
@@ -344,3 +342,52 @@ def failure_in(scores: Float64, novelty: float | None, max_novelty: float) -> Fa
     if not np.isfinite(scores).all():
         return Failure(Fallback.NOT_FINITE, "the model's scores are not finite")
     return None
+
+
+class Observer:
+    """Receives the events of a service. The methods do nothing; override those you need."""
+
+    def stage(self, stage: str, seconds: float, queries: int = 1) -> None:
+        """Record a stage of a request that has just ended: ``wait`` for the model's thread, ``encode``, ``rank``...
+
+        `queries` is the number of queries that were handled together in this time.
+        """
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Record the time of the block as a stage, whether or not it succeeds."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stage(stage, time.perf_counter() - start)
+
+    def fallback(self, model: str, reason: Fallback) -> None:
+        """Record a result in the engine's order."""
+
+    def ranked(self, model: str, version: str, seconds: float) -> None:
+        """Record the time that a version of a model took for a query."""
+
+    def result(self, model: str, version: str, fallback: Fallback | None) -> None:
+        """Record whether a version of a model ranked a query, or why not."""
+
+    def novelty(self, model: str, novelty: float) -> None:
+        """Record the novelty of a live query; see `kinrank.serve.Ranking`."""
+
+    def batch(self, model: str, size: int) -> None:
+        """Record the size of a batch."""
+
+    def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
+        """Record that a model was ``loaded``, ``refused`` or ``missing``, or that judgments were ``learned`` or not.
+
+        A model without examples is ``untested``, and one whose lists cannot explore although they should is
+        ``not-exploring``. The event is ``unreachable`` if the store of the model cannot be read, and ``learn-failed``
+        if judgments or choices could not be learned. After an older copy of the judgments was restored, they are
+        ``relearned``.
+        """
+
+    def memory_store(self, failures: int, restored: int, lost: int) -> None:
+        """Record how often the database of the memory failed or was an older copy, and how many changes that lost."""
+
+    def error(self, where: str, error: BaseException) -> None:
+        """Record a failure that no input should cause."""

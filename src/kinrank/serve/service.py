@@ -7,34 +7,37 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kinrank.errors import NotStoredError, ParameterError, RejectedModelError, UnknownModelError
-from kinrank.serve._audit import AuditLog
-from kinrank.serve._events.log import EventLog, EvidenceFeed
-from kinrank.serve._experiments import ENGINE, interleave
-from kinrank.serve._insight import StoredExample, explanation_of, stored_examples, weights_of
+from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError
+from kinrank.serve._events.log import EventLog
+from kinrank.serve._insight import explanation_of, weights_of
 from kinrank.serve._judgments import checkpoint_folder, open_store
-from kinrank.serve._kept import KeptCopy
-from kinrank.serve._learning import JudgmentLearner
-from kinrank.serve._live_rules import LiveRules
-from kinrank.serve._models import SESSION, ModelSlot, Rollout
+from kinrank.serve._learning import JudgmentLearner, KeptCopy
+from kinrank.serve._models import ModelSlot
 from kinrank.serve._ranking import Job
 from kinrank.serve._reranking import Reranker
 from kinrank.serve._served_model import ServedModel
-from kinrank.serve._sources import Checkpoints, ModelSource, WorkFolder, open_sources
+from kinrank.serve._sources import Checkpoints, WorkFolder, open_source
 from kinrank.serve._workers import Workers
-from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
-from kinrank.serve.observer import Observer
+from kinrank.serve.messages import (
+    CandidateSet,
+    Fallback,
+    JudgedQuery,
+    Observer,
+    QueryExplanation,
+    QueryWeights,
+    Ranking,
+)
 from kinrank.serve.settings import Settings
-from kinrank.store.versions import CURRENT
 
 if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
 
 
+ENGINE = "engine"
+"""Stands for the engine's own order where a model may be named, unless a model has this name."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -58,7 +61,7 @@ class Service:
         `kinrank.serve._judgments.open_store`. Without it, judgments are not accepted.
     checkpoints
         Folder for models with the judgments they have learned, so that a restart is quick, and for a copy of the last
-        rules and judgments, by which a process ranks that starts while the database is away. By default next to a
+        judgments, by which a process ranks that starts while the database is away. By default next to a
         SQLite file; with PostgreSQL, next to the first model folder, or temporary if that is not on this machine.
     cache
         Folder for copies of models from stores, which the processes of a machine can share. By default a temporary
@@ -71,8 +74,6 @@ class Service:
         Features of the attached engine, if there is one. Models that cannot rank what it finds are refused.
     watch
         Further functions to call every `Settings.watch_interval` seconds.
-    expected
-        Returns how many rankings by a model the transport is about to submit or waits for; see `Settings.linger`.
 
     Examples
     --------
@@ -100,7 +101,6 @@ class Service:
         client_secret: bytes = b"",
         search: FeatureSet | None = None,
         watch: Iterable[Callable[[], None]] = (),
-        expected: Callable[[str], int] = lambda _: 0,
     ) -> None:
         if not models and memory is None:
             raise ParameterError("a service needs at least one model or a memory: pass a name and a folder, or memory=")
@@ -109,49 +109,40 @@ class Service:
         self.settings = settings or Settings()
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
-        self.events = None if judgments is None else EventLog.of(judgments, self.settings, client_secret)
+        clients, days = self.settings.min_clients, self.settings.choice_days
+        self.events: EventLog | None = None
+        if judgments is not None:
+            self.events = EventLog(judgments, min_clients=clients, days=days, secret=client_secret)
         folder = checkpoints or (judgments and checkpoint_folder(judgments, next(iter(models.values()))))
         kept = KeptCopy(folder, judgments, partial(observer.error, "kept"))
-        self.rules = LiveRules(judgments, kept=kept)
-        self.audit = AuditLog(judgments)
-        self.reranker = None if memory is None else Reranker(memory, self.settings, observer)
+        self.reranker = None if memory is None else Reranker(memory, observer)
         self._copies = WorkFolder(cache)
 
-        def slot(name: str, role: str, source: ModelSource, feed: EvidenceFeed | None) -> ModelSlot:
-            # A checkpoint replaces those of other versions, so each role has its own folder.
-            own = Checkpoints(os.path.join(folder, role) if folder and role != CURRENT else folder)
-            learner = None if self._store is None else JudgmentLearner(name, self._store, observer, own, kept, role)
-            return ModelSlot(
-                name if role == CURRENT else f"{name}:{role}",
-                source,
-                settings=self.settings,
-                observer=observer,
-                learner=learner,
-                feed=feed,
-                search=search,
-            )
-
-        self.rollouts: dict[str, Rollout] = {}
+        learned = Checkpoints(folder)
+        self.slots: dict[str, ModelSlot] = {}
         for name, address in models.items():
             if not _NAME.match(name):
                 raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
-            feed = None if self.events is None else self.events.feed(name, observer)
-            sources = open_sources(name, address, self._copies)
-            self.rollouts[name] = Rollout({role: slot(name, role, source, feed) for role, source in sources.items()})
-        self.slots = {name: rollout.current for name, rollout in self.rollouts.items()}
+            self.slots[name] = ModelSlot(
+                name,
+                open_source(name, address, self._copies),
+                settings=self.settings,
+                observer=observer,
+                learner=None if self._store is None else JudgmentLearner(name, self._store, observer, learned, kept),
+                feed=None if self.events is None else self.events.feed(name, observer),
+                search=search,
+            )
         self.default = next(iter(self.slots), "none")
         self._unknown_model = f"unknown model name; this service has: {', '.join(self.slots)}"
-        self.expected = expected
+        self.expected: Callable[[str], int] = lambda _: 0
+        """Returns how many rankings by a model the transport is about to submit or waits for; see `Settings.linger`."""
         self.workers = Workers(
-            self.rollouts,
+            self.slots,
             settings=self.settings,
             observer=observer,
             expected=lambda name: self.expected(name),
             watch=watch,
-            learns=self._store is not None,
             events=self.events,
-            rules=self.rules,
-            audit=self.audit,
         )
 
     # --- lifecycle ------------------------------------------------------------------------------------------------
@@ -173,8 +164,6 @@ class Service:
             self._store.close()
         if self.events is not None:
             self.events.close()
-        self.rules.close()
-        self.audit.close()
         if self.reranker is not None:
             self.reranker.close()
 
@@ -199,16 +188,14 @@ class Service:
 
     def feature_names(self) -> set[str]:
         """Return the features of all models in use; empty if none is loaded."""
-        slots = [slot for rollout in self.rollouts.values() for slot in rollout.slots.values()]
-        return {name for slot in slots if slot.current is not None for name in slot.current.ranker.feature_names_}
+        models = [slot.current for slot in self.slots.values() if slot.current is not None]
+        return {name for model in models for name in model.ranker.feature_names_}
 
     @property
     def waits_for_database(self) -> bool:
-        """Whether rules or judgments are needed to be ready, and were never read; see `Settings.need_database`."""
-        if not (self.settings.need_database and self.rules):
-            return False
+        """Whether judgments are needed to be ready, and were never read; see `Settings.need_database`."""
         learners = [slot.learner for slot in self.slots.values() if slot.learner is not None]
-        return not (self.rules.known and all(learner.known for learner in learners))
+        return self.settings.need_database and not all(learner.known for learner in learners)
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -251,29 +238,6 @@ class Service:
         batcher = self.workers.batchers.get(self.default if model is None else model)
         return batcher is not None and batcher.is_full(self.settings.deadline)
 
-    def submit_interleaved(
-        self,
-        candidates: CandidateSet,
-        models: tuple[str, str],
-        seed: str,
-        deliver: Callable[[Ranking], None],
-        *,
-        expires: float | None = None,
-    ) -> None:
-        """Rank with two models and interleave their rankings. If one falls back, so does the result."""
-        rankings: dict[int, Ranking] = {}
-        lock = threading.Lock()
-
-        def collect(team: int, ranking: Ranking) -> None:
-            with lock:
-                rankings[team] = ranking
-                complete = len(rankings) == 2
-            if complete:
-                deliver(interleave(rankings[0], rankings[1], models, seed))
-
-        for team, model in enumerate(models):
-            self.submit(candidates, model, partial(collect, team), expires=expires)
-
     def late(self, candidates: CandidateSet, model: str | None) -> Ranking:
         """Return the result for a query whose deadline has passed."""
         detail = f"not ranked within {self.settings.deadline * 1000:g} ms"
@@ -287,15 +251,8 @@ class Service:
         """Return the name of a model; the default for None. Raise `UnknownModelError` if there is no such model."""
         return self._slot(model).name
 
-    def rank(
-        self,
-        candidates: CandidateSet,
-        *,
-        model: str | None = None,
-        interleaved: tuple[str, str] | None = None,
-        seed: str = "",
-    ) -> Ranking:
-        """Rank candidates, by one model or by two that are interleaved, waiting no longer than the deadline."""
+    def rank(self, candidates: CandidateSet, *, model: str | None = None) -> Ranking:
+        """Rank candidates, waiting no longer than the deadline."""
         done = threading.Event()
         delivered: list[Ranking] = []
 
@@ -303,10 +260,7 @@ class Service:
             delivered.append(ranking)
             done.set()
 
-        if interleaved is None:
-            self.submit(candidates, model, deliver)
-        else:
-            self.submit_interleaved(candidates, interleaved, seed, deliver)
+        self.submit(candidates, model, deliver)
         ranking = delivered[0] if done.wait(self.settings.deadline) else self.late(candidates, model)
         self.count(ranking)
         return ranking
@@ -324,7 +278,7 @@ class Service:
         name = self.default if model is None else model
         if name not in self.slots:
             return QueryWeights(fallback=Fallback.NO_MODEL, detail=self._unknown_model)
-        served = self.rollouts[name].model_for(candidates, SESSION.get())
+        served = self.slots[name].current
         if served is None:
             return QueryWeights(model=name, fallback=Fallback.NO_MODEL, detail="no model is loaded")
         return weights_of(served, name, candidates, self.settings, self.observer)
@@ -341,13 +295,7 @@ class Service:
         DataError, EncoderError
             The model cannot rank these candidates.
         """
-        slot = self._slot(model)
-        served = self.rollouts[slot.name].model_for(candidates, SESSION.get()) or slot.loaded()
-        return explanation_of(served, candidates, limit, self.observer)
-
-    def examples(self, model: str | None = None) -> list[StoredExample]:
-        """Return the queries stored with a model. Raise as `explain` does if there is no model."""
-        return stored_examples(self._slot(model).loaded())
+        return explanation_of(self._slot(model).loaded(), candidates, limit, self.observer)
 
     # --- models and judgments -------------------------------------------------------------------------------------
 
@@ -360,8 +308,6 @@ class Service:
         slot = self._slot(model)
         if not slot.refresh(force=True) or slot.current is None:
             raise RejectedModelError(f"{slot.name}: {slot.source.missing}")
-        with suppress(NotStoredError):  # a database that is away must not keep a model from being loaded
-            self.audit.record("reloaded", slot.name, slot.current.fitted)
         return slot.current
 
     def judge(self, queries: Sequence[JudgedQuery], *, model: str | None = None, source: str = "") -> int:
@@ -396,7 +342,7 @@ class Service:
 
     def check_learned(self, revision: int, *, model: str | None = None) -> None:
         """Raise `StaleReplicaError` unless this process ranks with the judgments up to a revision."""
-        self.rollouts[self._slot(model).name].check_learned(revision)
+        self._slot(model).check_learned(revision)
 
     def _slot(self, model: str | None) -> ModelSlot:
         name = self.default if model is None else model

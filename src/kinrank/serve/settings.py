@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kinrank.errors import ParameterError
 
-_MAY_BE_0 = ("log_shown", "remembered", "explore", "engine_share")
+_MAY_BE_0 = ("log_shown", "remembered", "explore")
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,6 @@ class Settings:
     """Maximum size of a request body, and maximum time for it to arrive."""
     engine_seconds: float = 1.0
     """Timeout of one call to the attached search engine."""
-    rerank_upstream: str = ""
-    """Address of a reranker whose scores ``/v1/rerank`` starts from, such as ``http://localhost:8000/v1/rerank``."""
-    rerank_seconds: float = 1.0
-    """Timeout of one call to that reranker. If it fails, the order of the documents counts."""
     judgment_seconds: float = 10.0
     """How long storing judgments may take. After that the caller is told to repeat them, which is safe."""
     min_clients: int = 3
@@ -72,9 +68,6 @@ class Settings:
     """How many documents of the highest rate of choices a search adds for its query, unless the engine finds them."""
     explore: float = 0.0
     """Share of the lists whose order is a draw from what people may choose, so that all documents get a chance."""
-    engine_share: float = 0.0
-    """Share of the sessions that get the engine's own order, as one arm of an A/B test; 1 sends all to the engine.
-    """
     answer_with_kin: bool = False
     """Answer a search for which the engine finds nothing with the documents of a judged query that it is a spelling of,
     named in ``kin``. Otherwise ``kin`` is a suggestion, without documents.
@@ -99,17 +92,13 @@ class Settings:
     """
 
     need_database: bool = False
-    """Whether a process is ready only once it has read rules and judgments: from the database, or from the copy of an
-    earlier run. Otherwise it ranks without them until the database is back.
+    """Whether a process is ready only once it has read judgments: from the database, or from the copy of an earlier
+    run. Otherwise it ranks without them until the database is back.
     """
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not isinstance(value, bool | tuple | str) and name not in _MAY_BE_0 and not value > 0:
+            if not isinstance(value, bool | tuple) and name not in _MAY_BE_0 and not value > 0:
                 raise ParameterError(f"{name} must be positive, got {value}")
         if not 0 <= self.explore <= 1:
             raise ParameterError(f"explore must be a share from 0 to 1, got {self.explore}")
-        if not 0 <= self.engine_share <= 1:
-            raise ParameterError(f"engine_share must be a share from 0 to 1, got {self.engine_share}")
-        if self.rerank_upstream and not self.rerank_upstream.startswith(("http://", "https://")):
-            raise ParameterError(f"rerank_upstream must begin with http:// or https://, got {self.rerank_upstream!r}")

@@ -1,24 +1,30 @@
-"""Read and write model folders."""
+"""Read and write model folders.
+
+Settings are JSON: plain values as they are, registered classes by name and settings.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from kinrank import folder
 from kinrank.arrays import State
 from kinrank.data.hashes import IdHashes
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DamagedFolderError
-from kinrank.store.params import nest, unnest
+from kinrank.errors import DamagedFolderError, ParameterError, StoreError
+from kinrank.registry import Registry
 
 KIND = "model"
+_PART = "$part"
 _LEARNED_FROM = "learned_from"
-_ARTIFACT = "pt_meta.json"  # what PyTerrier knows a model by, see kinrank.pyterrier
+_OWN = folder.MANIFEST, "pt_meta.json"  # by the second, PyTerrier knows a model; see kinrank.pyterrier
 
 Examples = tuple[QuerySet, NDArray[Any]]
 """Queries, and the scores that the model gave to their candidates when it was written."""
@@ -77,8 +83,7 @@ def read_model(path: str | os.PathLike[str]) -> ModelRecord:
 def read_model_and_examples(path: str | os.PathLike[str], *, copy: bool = False) -> tuple[ModelRecord, Examples | None]:
     """Read a model folder and the examples stored in it, or None if there are none. See `kinrank.folder.read`."""
     meta, arrays = folder.read(path, KIND, copy=copy)
-    known = {folder.MANIFEST, _ARTIFACT, *map(folder.file_name, arrays)}
-    unknown = sorted(set(os.listdir(path)) - known)
+    unknown = [name for name in sorted(os.listdir(path)) if name not in _OWN and not folder.holds_arrays(name)]
     if unknown:
         raise DamagedFolderError(
             f"{os.fspath(path)} has {unknown[0]!r}, which kinrank did not write: delete it, or write the model again"
@@ -114,3 +119,77 @@ def _arrays_of(examples: Examples | None) -> State:
 
 def _examples_of(arrays: State, feature_names: tuple[str, ...]) -> Examples | None:
     return (QuerySet.from_state(arrays, feature_names), arrays["scores"]) if arrays else None
+
+
+# --- settings as JSON, and nested states ------------------------------------------------------------------------------
+
+
+def encode(value: Any, registries: Iterable[Registry]) -> Any:
+    """Return a setting as JSON values.
+
+    Examples
+    --------
+    >>> from kinrank.learn import LEARNERS
+    >>> from kinrank.learn.rankrls import RankRLS
+    >>> encode({"learner": RankRLS(penalty=0.1)}, [LEARNERS])["learner"]["$part"]
+    'learner'
+    """
+    known = list(registries)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {str(key): encode(entry, known) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode(entry, known) for entry in value]
+    if hasattr(value, "get_params"):
+        for registry in known:
+            try:
+                name = registry.name_of(type(value))
+            except ParameterError:
+                continue
+            params = encode(value.get_params(deep=False), known)
+            return {_PART: registry.family, "name": name, "params": params}
+    raise StoreError(
+        f"a setting of type {type(value).__name__} cannot be saved: use numbers, text, lists, dicts or "
+        "registered classes"
+    )
+
+
+def decode(value: Any, registries: Iterable[Registry]) -> Any:
+    """Return the setting that `encode` was given. Only registered classes are created."""
+    known = list(registries)
+    if isinstance(value, list):
+        return [decode(entry, known) for entry in value]
+    if isinstance(value, dict) and _PART in value:
+        for registry in known:
+            if registry.family == value[_PART]:
+                return registry[value["name"]](**decode(value["params"], known))
+        raise StoreError(f"the model has a setting of the unknown family {value[_PART]!r}: upgrade kinrank")
+    if isinstance(value, dict):
+        return {key: decode(entry, known) for key, entry in value.items()}
+    return value
+
+
+def nest(**parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Combine several states into one, each under its name.
+
+    Examples
+    --------
+    >>> nest(learner={"coef": 1}, prepare={"fill": 2})
+    {'learner.coef': 1, 'prepare.fill': 2}
+    """
+    return {f"{part}.{name}": array for part, state in parts.items() for name, array in state.items()}
+
+
+def unnest(state: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:
+    """Return the state of one part of a nested state.
+
+    Examples
+    --------
+    >>> unnest({"learner.coef": 1, "prepare.fill": 2}, "learner")
+    {'coef': 1}
+    """
+    prefix = f"{part}."
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}

@@ -2,7 +2,7 @@
 
 ::
 
-    rollout.json                          which versions are in use; written last
+    current                               the name of the version in use; written last
     versions/000012-b03d51b9b4c7/         a model folder; the manifest, with the SHA-256 of all files, is written last
     versions/000013-09c1f5ad2e77/
 
@@ -13,12 +13,11 @@ of a service. Two programs that publish at the same time may take the same numbe
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -31,8 +30,7 @@ from kinrank.data.files import filesystem_of, redact_passwords, write_atomically
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, StoreError
 from kinrank.store.model import KIND, read_model
 
-ROLLOUT = "rollout.json"
-CURRENT, CANARY = "current", "canary"
+_CURRENT = "current"
 _VERSIONS = "versions"
 _NAME = re.compile(r"(?P<number>\d{6,})-(?P<fitted>[0-9a-f]{12})\Z")
 _CHUNK = 8 << 20
@@ -65,24 +63,6 @@ class ModelVersion:
         return self.name.partition("-")[2]
 
 
-@dataclass(frozen=True)
-class Arm:
-    """A version in use."""
-
-    version: str
-    """The name of the version."""
-    share: float = 1.0
-    """The share of the queries that it ranks."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise ParameterError(f"the share of a version must be above 0 and at most 1, got {self.share}")
-
-
-ArmsByRole = Mapping[str, Arm]
-"""The versions in use by role."""
-
-
 class VersionStore:
     """Numbered versions of a model.
 
@@ -97,8 +77,8 @@ class VersionStore:
     ...     SingleRanker("rankrls").fit(make_two_camps(40)).save(f"{place}/model")
     ...     store = VersionStore(f"{place}/models")
     ...     version = store.publish(f"{place}/model")
-    ...     store.set_rollout({"current": Arm(version.name)})
-    ...     [each.number for each in store.versions()], store.rollout()["current"].version == version.name
+    ...     store.use(version)
+    ...     [each.number for each in store.versions()], store.current() == version.name
     ([1], True)
     """
 
@@ -112,7 +92,7 @@ class VersionStore:
     def is_at(address: str | os.PathLike[str]) -> bool:
         """Return whether an address is that of a store: any on another machine, and a folder that holds one."""
         name = os.fspath(address)
-        return "://" in name or (Path(name) / ROLLOUT).exists() or (Path(name) / _VERSIONS).is_dir()
+        return "://" in name or (Path(name) / _VERSIONS).is_dir()
 
     @cached_property
     def _opened(self) -> tuple[fs.FileSystem, str]:
@@ -153,7 +133,7 @@ class VersionStore:
         return matching[0]
 
     def publish(self, path: str | os.PathLike[str]) -> ModelVersion:
-        """Upload a model folder as the next version, and verify it first. It is not in use yet; see `set_rollout`.
+        """Upload a model folder as the next version, and verify it first. It is not in use yet; see `use`.
 
         A model that is there completely is not uploaded again.
         """
@@ -177,10 +157,11 @@ class VersionStore:
                 if known.written is not None and known.size == size:
                     return known
         self._files.create_dir(self._path(_VERSIONS, name), recursive=True)
-        for file in [*map(folder.file_name, manifest["arrays"]), folder.MANIFEST]:
+        arrays = Path(path) / manifest["folder"]
+        for file in [*(arrays / folder.file_name(array) for array in manifest["arrays"]), Path(path) / folder.MANIFEST]:
             with (
-                open(Path(path) / file, "rb") as source,
-                self._files.open_output_stream(self._path(_VERSIONS, name, file)) as target,
+                file.open("rb") as source,
+                self._files.open_output_stream(self._path(_VERSIONS, name, file.name)) as target,
             ):
                 shutil.copyfileobj(source, target, _CHUNK)
         if fingerprint(path) != fitted:
@@ -230,7 +211,7 @@ class VersionStore:
                 )
         for array in manifest["arrays"]:
             self._copy(name, folder.file_name(array), staging)
-        folder.read(staging, KIND)
+        folder.read_arrays(staging, manifest)
 
     def _copy(self, name: str, file: str, staging: Path) -> None:
         with (
@@ -243,54 +224,21 @@ class VersionStore:
         selector = fs.FileSelector(self._path(_VERSIONS, name), allow_not_found=True)
         return [info for info in self._files.get_file_info(selector) if info.type == fs.FileType.File]
 
-    # --- rollout ----------------------------------------------------------------------------------------------------
+    # --- the version in use -----------------------------------------------------------------------------------------
 
-    def rollout(self) -> dict[str, Arm]:
-        """Return the versions in use by role; empty if nothing was published."""
+    def current(self) -> str | None:
+        """Return the name of the version in use; None if nothing was published."""
         try:
-            with self._files.open_input_stream(self._path(ROLLOUT)) as stream:
-                raw = stream.read()
+            with self._files.open_input_stream(self._path(_CURRENT)) as stream:
+                name: str = stream.read().decode(errors="replace").strip()
         except FileNotFoundError:
-            return {}
-        try:
-            found = {str(role): Arm(**arm) for role, arm in json.loads(raw).items()}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise DamagedFolderError(
-                f"{self}/{ROLLOUT} cannot be read ({error}): choose a version with kinrank admin models --use"
-            ) from None
-        for arm in found.values():
-            _check_name(arm.version)
-        return found
+            return None
+        _check_name(name)
+        return name
 
-    def set_rollout(self, rollout: ArmsByRole) -> None:
-        """Put versions into use; services change over at once, and never see half of a change."""
-        arms = {role: asdict(arm) for role, arm in rollout.items()}
-        write_atomically(self._files, self._path(ROLLOUT), json.dumps(arms, indent=2).encode() + b"\n")
-
-    def assign(self, role: str, arm: Arm | None) -> None:
-        """Give a role to a version, or end it; a version that becomes current loses its other roles.
-
-        Raise `ParameterError` if there is no current version, so that a canary has nothing to be compared with.
-        """
-        known = self.check_role(role)
-        kept = {each: other for each, other in known.items() if each != role}
-        if role == CURRENT and arm is not None:
-            kept = {each: other for each, other in kept.items() if other.version != arm.version}
-        self.set_rollout(kept if arm is None else {role: arm, **kept})
-
-    def check_role(self, role: str) -> dict[str, Arm]:
-        """Return the versions in use. Raise `ParameterError` if a role other than the current one cannot be given."""
-        try:
-            known = self.rollout()
-        except DamagedFolderError:
-            if role != CURRENT:
-                raise
-            return {}
-        if role != CURRENT and CURRENT not in known:
-            raise ParameterError(
-                f"{self} has no current version, and needs one before a {role}: kinrank admin models --use"
-            )
-        return known
+    def use(self, version: ModelVersion) -> None:
+        """Put a version into use; services change over at once, and never see half of a change."""
+        write_atomically(self._files, self._path(_CURRENT), version.name.encode() + b"\n")
 
 
 def _evidence_outside(params: Any) -> str | None:
@@ -306,7 +254,9 @@ def _to_version(name: str, infos: list[fs.FileInfo]) -> ModelVersion:
     return ModelVersion(name, sum(info.size for info in infos), written[0] if written else None)
 
 
-def _check_name(name: object) -> None:
+def _check_name(name: str) -> None:
     """Raise unless the name of a version is one: it becomes a path."""
-    if not (isinstance(name, str) and _NAME.match(name)):
-        raise DamagedFolderError(f"{name!r} is not the name of a version: choose one with kinrank admin models --use")
+    if not _NAME.match(name):
+        raise DamagedFolderError(
+            f"{name[:100]!r} is not the name of a version: choose one with kinrank admin models --use"
+        )

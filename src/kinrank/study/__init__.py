@@ -1,1 +1,1 @@
-"""Studies of a judged collection: headroom, comparison of rankers, tuning, reports."""
+"""Studies of a judged collection: headroom, comparison of rankers, reports."""

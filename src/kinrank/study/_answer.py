@@ -52,8 +52,8 @@ class Claim:
     Examples
     --------
     >>> paired = compare_paired([0.5, 0.7, 0.9, 0.4], [0.4, 0.6, 0.7, 0.3])
-    >>> Claim("kin", "LightGBM", paired).sentence("NDCG@10")
-    'kin gains +0.1250 NDCG@10 over LightGBM'
+    >>> Claim("kin", "LightGBM", paired).sentence()
+    'kin gains +0.1250 over LightGBM'
     """
 
     name: str
@@ -75,18 +75,17 @@ class Claim:
             return "gain" if self.paired.mean_difference > 0 else "loss"
         return "none" if self.paired.interval[1] < self.min_gain else "unclear"
 
-    def sentence(self, measure: str = "") -> str:
+    def sentence(self) -> str:
         """Return the verdict in words, with the names of both sides."""
-        unit = f" {measure}" if measure else ""
         change = self.paired.mean_difference
         if self.verdict == "gain":
-            return f"{self.name} gains {change:+.4f}{unit} over {self.against}"
+            return f"{self.name} gains {change:+.4f} over {self.against}"
         if self.verdict == "loss":
-            return f"{self.name} loses {-change:.4f}{unit} to {self.against}"
+            return f"{self.name} loses {-change:.4f} to {self.against}"
         if change == 0:
             return f"{self.name} and {self.against} have the same mean"
         direction = "higher" if change > 0 else "lower"
-        return f"{self.name} is {abs(change):.4f}{unit} {direction} than {self.against}, which is not significant"
+        return f"{self.name} is {abs(change):.4f} {direction} than {self.against}, which is not significant"
 
     @property
     def evidence(self) -> str:

@@ -32,7 +32,7 @@ def origin_of(text: str) -> Origin:
 
     Examples
     --------
-    >>> origin_of("knn(n_neighbors=400)"), origin_of("xgboost")
+    >>> origin_of("knn(n_neighbors=400)"), origin_of("lightgbm")
     ('ranker', 'peer')
     """
     path = Path(text)

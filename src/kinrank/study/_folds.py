@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import connected, fold_of_query, fold_queries, groups_of
-from kinrank.data.texts import TEXT
+from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import DataError, ParameterError
-from kinrank.memory.kin import FAMILY, QueryIndex, families_of
-from kinrank.registry.choices import check_choice
+from kinrank.kin.families import families_of
+from kinrank.kin.letters import FAMILY, QueryIndex
+from kinrank.registry import check_choice
 from kinrank.study._leaks import LeakReport, find_leaks
 
 # --- near-duplicates of queries: found by their texts, kept together in folds and tests, and told apart in results ----
@@ -46,7 +47,9 @@ class Related(NamedTuple):
 
 
 def add_families(parts: list[QuerySet], families: Families, group: str | None = None, n_folds: int = 2) -> Related:
-    """Add the column `COLUMN` to sets of queries: the families of all their texts, connected by their groups.
+    """Add the column `COLUMN` to sets of queries: their families, connected by their groups.
+
+    Families are those of `kinrank.kin.families`: by texts and, if all sets have them, by vectors.
 
     `families` is True, a similarity of texts, False for none, or None: if there are texts, and as many families as
     folds. The last of the parts is tested.
@@ -67,13 +70,17 @@ def add_families(parts: list[QuerySet], families: Families, group: str | None = 
     similarity = FAMILY if families is None or families is True else float(families)
     if not 0 < similarity < 1:
         raise ParameterError(f"families must be a similarity between 0 and 1, got {families!r}")
-    columns = [families_of(np.concatenate([part.query_columns[TEXT] for part in parts]), similarity)]
+    has_vectors = all(VECTORS in part.query_columns for part in parts)
+    vectors = np.concatenate([part.query_columns[VECTORS] for part in parts]) if has_vectors else None
+    columns = [families_of(np.concatenate([part.query_columns[TEXT] for part in parts]), vectors, similarity)]
     if group is not None:
         columns.append(np.concatenate([groups_of(part, group) for part in parts]))
     values = np.split(connected(*columns), np.cumsum([len(part) for part in parts])[:-1])
-    n_families, n_queries = len(np.unique(values[-1])), len(parts[-1])
-    alike = f"similar texts (similarity above {similarity:g})" + ("" if group is None else f" or the same {group}")
-    of = f"{n_queries:,} queries are of {n_families:,} families of {alike}"
+    sizes = np.unique(values[-1], return_counts=True)[1]
+    n_families, n_queries = len(sizes), len(parts[-1])
+    alike = f"similar texts (similarity above {similarity:g})" + (" or vectors" if has_vectors else "")
+    alike += "" if group is None else f" or the same {group}"
+    of = f"{n_queries:,} queries are of {n_families:,} families of {alike}, the largest of {sizes.max(initial=0):,}"
     if families is None and n_families < max(2, n_folds):
         return Related(parts, None, f"{of}, too few to keep them together")
     joined = [
@@ -88,8 +95,8 @@ def has_near(test: QuerySet, train: QuerySet, similarity: float = FAMILY) -> NDA
     texts = [str(text) for part in (train, test) for text in part.query_columns[TEXT]]
     # The n-grams of all texts are weighed together, as for families: these have no near query in another family.
     index = QueryIndex().fit(texts)
-    known, asked = (index.terms_.take(places) for places in np.split(np.arange(len(texts)), [len(train)]))
-    near: NDArray[np.bool_] = index.of_others(known).nearest(asked, 1)[1][:, 0] > similarity
+    known, asked = index.of(texts[: len(train)]), index.describe(texts[len(train) :])
+    near: NDArray[np.bool_] = known.nearest(asked, 1)[1][:, 0] > similarity
     return near
 
 
@@ -155,10 +162,8 @@ def checked_folds(
         yield Fold(train, tested if len(kept) == len(tested) else tested[kept], positions[kept], near, report)
 
 
-def inner_folds(
-    train: QuerySet, folds: int = 5, *, group: str | None = None, seed: int = 0
-) -> Iterator[tuple[QuerySet, QuerySet]]:
-    """Split training queries into folds to choose settings on: `folds`, or as many as the groups allow.
+def inner_folds(train: QuerySet, *, group: str | None = None, seed: int = 0) -> Iterator[tuple[QuerySet, QuerySet]]:
+    """Split training queries into folds to choose settings on: five, or as many as the groups allow.
 
     Examples
     --------
@@ -172,4 +177,4 @@ def inner_folds(
             f"cannot choose settings on folds of the training queries by {group or 'query'}: {len(train)} queries in "
             f"{n_groups} group cannot be split in two; use a finer group or fewer test queries"
         )
-    return fold_queries(train, min(folds, n_groups), group=group, seed=seed)
+    return fold_queries(train, min(5, n_groups), group=group, seed=seed)

@@ -12,7 +12,6 @@ from kinrank.study._answer import Answer, Claim, NearAndFar, TrafficAnswer, Traf
 from kinrank.study._entrants import unjudged_in_top
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.headroom import Headroom
-from kinrank.study.tuning import Tuning
 
 
 def answer_record(found: Answer) -> dict[str, Any]:
@@ -100,19 +99,6 @@ def comparison_record(comparison: Comparison, found: Answer | None = None) -> di
     }
 
 
-def tuning_record(found: Tuning) -> dict[str, Any]:
-    """Return a `Tuning` as JSON values."""
-    return {
-        "best": {**found.best.record, "quality": found.best.quality},
-        "stopped": found.stopped,
-        "trials": [
-            {**trial.record, "family": trial.family, "quality": trial.quality, "seconds": trial.seconds}
-            for trial in found.trials
-        ],
-        "answer": None if found.answer is None else answer_record(found.answer),
-    }
-
-
 def number(value: float) -> float | None:
     """Return the value, or None for NaN, which JSON does not have."""
     return None if math.isnan(value) else value
@@ -158,8 +144,6 @@ def _tested(difference: Difference) -> dict[str, Any]:
     return {
         **_paired(difference.paired),
         "p_holm": difference.p_holm,
-        "p_permutation": difference.p_permutation,
-        "p_permutation_holm": difference.p_permutation_holm,
     }
 
 

@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.arrays import Float64
 from kinrank.data.hashes import keys_of
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import DataError
+from kinrank.kin.letters import FAMILY, nearest_similarity
 from kinrank.measure import PairedComparison, compare_paired
 from kinrank.memory.columns import texts_of
 from kinrank.memory.evidence import Evidence, evidence_before
-from kinrank.memory.kin import FAMILY, nearest_similarity
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.kin._chosen import WithChoices
 from kinrank.study._answer import Claim, TrafficAnswer, TrafficPart
@@ -41,30 +41,21 @@ class SplitInTime:
     """The first measured day, in days since 1970."""
 
     @classmethod
-    def since(cls, evidence: Evidence, first: str | None = None) -> SplitInTime:
-        """Split at a date such as ``"2026-10-12"``; by default, the last fifth of the days is measured.
+    def of(cls, evidence: Evidence) -> SplitInTime:
+        """Split before the last fifth of the days, which is measured.
 
         Examples
         --------
         >>> evidence = Evidence.from_cells(["a", "a"], ["d", "d"], [1, 1], [1, 0], day=[20000, 20009])
-        >>> SplitInTime.since(evidence).date, SplitInTime.since(evidence, "2024-10-09").date
-        ('2024-10-12', '2024-10-09')
+        >>> SplitInTime.of(evidence).date
+        '2024-10-12'
         """
         if evidence.days is None:
             raise DataError("the evidence has no days, so it cannot be split in time: use a click log with times")
         start, end = evidence.days
-        if first is None:
-            day = start + int(_EARLY * (end - start + 1))
-        else:
-            try:
-                day = (date.fromisoformat(first) - _EPOCH).days
-            except ValueError:
-                raise ParameterError(f"since must be a date such as 2026-10-12, got {first!r}") from None
-        if not start < day <= end:
-            raise ParameterError(
-                f"the evidence has the days from {_iso(start)} to {_iso(end)}: the first measured day must be later "
-                f"than the first of them and not later than the last, got {_iso(day)}"
-            )
+        day = start + int(_EARLY * (end - start + 1))
+        if day == start:
+            raise DataError(f"the evidence has one day, {_iso(start)}, so it cannot be split in time: add other days")
         return cls(evidence, day)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
@@ -15,11 +14,9 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import Evaluation, Measure, PairedComparison, compare_paired, holm
 from kinrank.rankers.capabilities import capabilities_of, takes_evidence
-from kinrank.registry.choices import check_choice
 from kinrank.study._answer import Answer, NearAndFar
 
 Origin = Literal["ranker", "peer", "model", "run", "oracle"]
-Pairs = Literal["baseline", "all"]
 
 
 class Fittable(Protocol):
@@ -110,11 +107,8 @@ class Difference:
     measure: Measure
     paired: PairedComparison
     """Mean difference, interval, paired t-test, wins, ties and losses."""
-    p_permutation: float
-    """P-value of a sign-flip permutation test."""
     p_holm: float
-    p_permutation_holm: float
-    """Both p-values, Holm-corrected for all tests of the comparison."""
+    """The p-value, Holm-corrected for all tests of the comparison."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,7 +121,7 @@ class Comparison:
     entrants: tuple[Entrant, ...]
     """The entrants, the baseline first."""
     differences: tuple[Difference, ...]
-    """Each entrant compared with the baseline, or each pair, in every measure."""
+    """Each entrant compared with the baseline, in every measure."""
     near_and_far: tuple[NearAndFar, ...] = ()
     """Differences in the first measure if an entrant remembers judgments, with a near training query and without."""
 
@@ -142,13 +136,12 @@ class Comparison:
                 return entrant
         raise ParameterError(f"no entrant {name!r}; entrants: {', '.join(repr(each.name) for each in self.entrants)}")
 
-    def difference(self, name: str, measure: Measure, against: str | None = None) -> Difference:
-        """Return the difference between two entrants, by default from the baseline."""
-        other = self.baseline.name if against is None else against
+    def difference(self, name: str, measure: Measure) -> Difference:
+        """Return the difference of an entrant from the baseline."""
         for each in self.differences:
-            if (each.name, each.against, each.measure) == (name, other, measure):
+            if (each.name, each.measure) == (name, measure):
                 return each
-        raise ParameterError(f"{name!r} was not compared with {other!r} in {measure!r}: pass pairs='all' to compare()")
+        raise ParameterError(f"{name!r} was not compared with {self.baseline.name!r} in {measure!r}: name an entrant")
 
     def near_and_far_with(self, answer: Answer | None) -> tuple[NearAndFar, ...]:
         """Return `near_and_far` with that of an answer about the same queries."""
@@ -165,11 +158,7 @@ def compare(
     entrants: Sequence[Entrant],
     *,
     baseline: str | None = None,
-    pairs: Pairs = "baseline",
     groups: ArrayLike | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 9999,
-    seed: int = 0,
 ) -> Comparison:
     """Compare rankings of the same judged queries, with Holm-corrected tests.
 
@@ -181,14 +170,8 @@ def compare(
         Rankings that `kinrank.study.study.Study` measured, all with the same measures.
     baseline
         Name of the entrant that the others are compared with; by default the first.
-    pairs
-        "baseline" compares every entrant with the baseline, "all" every pair.
     groups
         Group of each query; queries of a group may vary together.
-    confidence
-        Confidence level of the intervals.
-    n_resamples, seed
-        Number of resamples and seed of the permutation tests.
 
     Examples
     --------
@@ -204,7 +187,6 @@ def compare(
     >>> gain.paired.wins, gain.paired.losses, gain.p_holm < 0.01
     (10, 0, True)
     """
-    check_choice("pairs", pairs, ("baseline", "all"))
     names = [entrant.name for entrant in entrants]
     if not names or len(set(names)) < len(names):
         raise ParameterError(f"pass at least one entrant, each with a different name, got {names}")
@@ -212,17 +194,11 @@ def compare(
         raise ParameterError(f"baseline {baseline!r} is not an entrant: choose one of {', '.join(map(repr, names))}")
     ordered = sorted(entrants, key=lambda entrant: entrant.name != (baseline or names[0]))
     measures = tuple(ordered[0].evaluation.per_query)
-    compared = [(measure, b, a) for measure in measures for a, b in combinations(ordered, 2)]
-    if pairs == "baseline":
-        compared = [each for each in compared if each[2] is ordered[0]]
-    tested, permuted = [], []
-    for measure, a, b in compared:
-        values = a.per_query(measure), b.per_query(measure)
-        tested.append(compare_paired(*values, groups=groups, confidence=confidence))
-        permuted.append(compare_paired(*values, "permutation", groups=groups, n_resamples=n_resamples, seed=seed).p)
-    corrected = holm([paired.p for paired in tested]).tolist(), holm(permuted).tolist()
+    compared = [(measure, other, ordered[0]) for measure in measures for other in ordered[1:]]
+    tested = [compare_paired(a.per_query(each), b.per_query(each), groups=groups) for each, a, b in compared]
+    corrected = holm([paired.p for paired in tested]).tolist()
     differences = tuple(
         Difference(a.name, b.name, measure, *figures)
-        for (measure, a, b), *figures in zip(compared, tested, permuted, *corrected, strict=True)
+        for (measure, a, b), *figures in zip(compared, tested, corrected, strict=True)
     )
     return Comparison(queries, measures, tuple(ordered), differences)

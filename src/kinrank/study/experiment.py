@@ -18,7 +18,7 @@ from kinrank.study._entrants import make_ranker, needs_fitting, origin_of, remem
 from kinrank.study._folds import Families, OnLeak, wanted_families
 from kinrank.study._leaks import LeakReport
 from kinrank.study._traffic import SplitInTime
-from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs
+from kinrank.study.comparison import Comparison, Entrant, Fittable
 from kinrank.study.ladder import COSTS, DECISIVE, climb, missing_trees, rung_of, rungs_to_fit
 from kinrank.study.study import Study
 
@@ -52,7 +52,6 @@ def run_experiment(
     group: str | None = None,
     measures: Sequence[Measure] = (NDCG @ 10,),
     baseline: str | None = None,
-    pairs: Pairs = "baseline",
     leaks: OnLeak = "refuse",
     ladder: bool = True,
     seed: int = 0,
@@ -74,7 +73,7 @@ def run_experiment(
         Number of cross-validation folds of `queries`, instead of `train`.
     group
         Query column whose values are never split across folds or validation parts.
-    measures, baseline, pairs
+    measures, baseline
         As in `kinrank.study.comparison.compare`.
     leaks
         What to do with test queries seen in training: raise, drop them, or keep them.
@@ -128,7 +127,7 @@ def run_experiment(
     entrants = [] if engine is None else [study.enter_engine(engine)]
     entrants += [study.enter(name, progress) for name in names]
     return Experiment(
-        comparison=study.compare(entrants, baseline, pairs),
+        comparison=study.compare(entrants, baseline),
         leaks=study.reports,
         unchecked=study.unchecked(entrants),
         answer=_answer(entrants, rankers, rungs, study, progress),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -12,19 +12,19 @@ from sklearn.base import clone
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
+from kinrank.errors import DataError
 from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import NDCG, Measure, PairedComparison, evaluate
 from kinrank.progress import Parts
-from kinrank.rankers._local.choose import NeighborChoice
+from kinrank.rankers._local.choose import NeighborChoice, choose_neighbors
 from kinrank.rankers._local.model import coefficients
 from kinrank.rankers._local.training_sets import Shrinkage
 from kinrank.rankers.kin.ranker import KinRanker
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker
 from kinrank.study._answer import MIN_GAIN, RUNGS, Answer
 from kinrank.study._entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top
 from kinrank.study._folds import Families, OnLeak, inner_folds, wanted_families
 from kinrank.study._leaks import LeakReport
-from kinrank.study._sweep import sweep_neighbors
 from kinrank.study._traffic import SplitInTime
 from kinrank.study.comparison import Comparison, Entrant
 from kinrank.study.ladder import (
@@ -69,6 +69,56 @@ def scores_by_own_judgments(weights: Float64, penalty: float, queries: QuerySet,
     return scores
 
 
+# --- k and the strength of the prior, by cross-validation on the training queries -------------------------------------
+
+
+NEIGHBORS = (5, 10, 25, 50, 100, 200, 400, 800)
+PRIORS = (None, 0.03, 0.1, 0.3, 1.0)
+_MAX_CHOOSING = 2000  # training queries that are used to choose
+
+
+def sweep_neighbors(
+    ranker: KnnRanker,
+    folds: Iterable[tuple[QuerySet, QuerySet]],
+    measure: Measure,
+    *,
+    counts: Sequence[int] = NEIGHBORS,
+    strengths: Sequence[float | None] = PRIORS,
+    enough: int = _MAX_CHOOSING,
+) -> NeighborChoice:
+    """Choose k and the strength of the prior by cross-validation, with all values in one pass.
+
+    A k above half of the training queries of any fold is skipped. Folds after `enough` validation queries are skipped,
+    and larger ones are subsampled.
+    """
+    choices: list[NeighborChoice] = []
+    used = 0
+    for train, held_out in folds:
+        chosen = held_out
+        if len(chosen) > enough:
+            chosen = chosen[np.linspace(0, len(chosen) - 1, enough).astype(np.int64)]
+        tried = [k for k in counts if k <= max(counts[0], len(train) // 2)]
+        fitted = clone(ranker).set_params(n_neighbors=tried[-1]).fit(train)
+        choice = choose_neighbors(fitted, chosen, tried, prior_strengths=strengths, measure=measure)
+        if choice.n_queries:
+            choices.append(choice)
+        used += len(chosen)
+        if used >= enough:
+            break
+    if not choices:
+        raise DataError(f"no fold has queries with a value of {measure!r}: pass folds with relevant documents")
+    weights = [choice.n_queries for choice in choices]
+
+    def mean(values: Iterable[float]) -> float:
+        return float(np.average(list(values), weights=weights))
+
+    # A k that only larger folds allow would be measured on other queries than the rest.
+    everywhere = [setting for setting in choices[0].quality if all(setting in choice.quality for choice in choices)]
+    quality = {setting: mean(choice.quality[setting] for choice in choices) for setting in everywhere}
+    k, strength = max(quality, key=quality.__getitem__)
+    return NeighborChoice(k, strength, quality, mean(choice.single for choice in choices), sum(weights))
+
+
 # --- the ladder on folds ----------------------------------------------------------------------------------------------
 
 
@@ -76,7 +126,6 @@ ORACLE = "oracle"
 ENOUGH = 4000
 """Number of tested queries after which no further fold is measured with trees, by default."""
 _LINEAR_ONLY = "Trees were not measured."
-_MAX_CHOOSING = 2000  # training queries that are used to choose k and the prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,9 +300,7 @@ def _linear_part(kin: KinRanker, study: Study, number: int, progress: Parts, see
     with progress.part(study.label(number, RUNGS["local"]), COSTS["local"]):
         start = time.perf_counter()
         template = cast(KnnRanker, made["local"]())
-        choice = sweep_neighbors(
-            template, inner_folds(train, group=study.group, seed=seed), measure, enough=_MAX_CHOOSING
-        )
+        choice = sweep_neighbors(template, inner_folds(train, group=study.group, seed=seed), measure)
         knn = choice.apply(template).fit(train)
         seconds = time.perf_counter() - start
         local = replace(evaluate_ranker(RUNGS["local"], knn, test, [measure]), fit_seconds=seconds)

@@ -30,7 +30,7 @@ from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.rankers.kin._parts import WEIGHTS
 from kinrank.rankers.kin.ranker import KinRanker
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.single import SingleRanker
 from kinrank.registry import how_to_install
 from kinrank.study._answer import RUNGS

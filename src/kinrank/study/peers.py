@@ -1,16 +1,10 @@
-"""What kinrank is compared with: the engine's order, and LambdaMART of LightGBM, XGBoost and CatBoost.
-
-Models of libraries try three shapes of trees with early stopping on a validation part of the training queries, and are
-then refitted on all of them with the best shape and number of trees. `params` takes parameters of the library and
-overrides all others.
-"""
+"""What kinrank is compared with: the engine's order, and LightGBM, alone, in a bag and with memory."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +17,6 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.split import split_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART, shares_of_gain
-from kinrank.measure.base import query_means
 from kinrank.memory.columns import PARTS, QueryMemory
 from kinrank.rankers._local.choose import MEASURE
 from kinrank.rankers.capabilities import Capabilities
@@ -34,8 +27,6 @@ PEERS = Registry(
     "peer",
     {
         "lightgbm": "kinrank.study.peers:LightGBMPeer",
-        "xgboost": "kinrank.study.peers:XGBoostPeer",
-        "catboost": "kinrank.study.peers:CatBoostPeer",
         "lightgbm-bag": "kinrank.study.peers:LightGBMBag",
         "lightgbm-memory": "kinrank.study.peers:LightGBMWithMemory",
         "feature": "kinrank.study.peers:FeaturePeer",
@@ -48,8 +39,11 @@ Shape = tuple[int, int]
 SHAPES: tuple[Shape, ...] = ((7, 50), (15, 50), (31, 20))
 
 
-class Peer(BaseEstimator):
-    """Base class of the adapters.
+class LightGBMPeer(BaseEstimator):
+    """LightGBM's ``lambdarank`` with early stopping on NDCG@10.
+
+    Three shapes of trees are tried, with early stopping on a validation part of the training queries; the best one is
+    refitted on all of them, with the number of trees found.
 
     Parameters
     ----------
@@ -58,22 +52,19 @@ class Peer(BaseEstimator):
     learning_rate : float
         Shrinkage of each tree.
     shapes : sequence of (int, int), optional
-        Leaves and fewest rows in a leaf to try; the best on the validation part is used. XGBoost has no such least, and
-        CatBoost's symmetric trees get a depth with about as many leaves. None uses the defaults of the library.
+        Leaves and fewest rows in a leaf to try; the best on the validation part is used. None uses LightGBM's defaults.
     params : dict, optional
-        Parameters of the library; they override all others.
+        Parameters of LightGBM; they override all others.
     validation : float
         Share of the training queries used for early stopping; 0 grows all trees, with the first of `shapes`.
     group_column : str, optional
         Query column whose values are never split between the training and the validation part.
     patience : int
         Number of trees without a gain before training stops.
-    refit : bool
-        Whether to refit on all training queries with the shape and the number of trees found.
     n_threads : int
         Number of threads for training and prediction.
     seed : int
-        Seed for the validation split and for the library.
+        Seed for the validation split and for LightGBM.
 
     Attributes
     ----------
@@ -81,10 +72,17 @@ class Peer(BaseEstimator):
         Number of trees.
     shape_ : (int, int) or None
         The best of `shapes`.
-    """
 
-    library: ClassVar[str]
-    highest_grade: ClassVar[int] = 31
+    Examples
+    --------
+    >>> from kinrank.datasets import make_intents
+    >>> queries = make_intents(60, 0, n_docs=20, n_features=8)
+    >>> peer = LightGBMPeer(20, validation=0.2).fit(queries)
+    >>> 1 <= peer.n_trees_ <= 20, peer.predict(queries).shape
+    (True, (1200,))
+    >>> round(float(peer.feature_importances_.sum()), 6)
+    1.0
+    """
 
     def __init__(
         self,
@@ -96,7 +94,6 @@ class Peer(BaseEstimator):
         validation: float = 0.15,
         group_column: str | None = None,
         patience: int = 50,
-        refit: bool = True,
         n_threads: int = 1,
         seed: int = 0,
     ) -> None:
@@ -107,7 +104,6 @@ class Peer(BaseEstimator):
         self.validation = validation
         self.group_column = group_column
         self.patience = patience
-        self.refit = refit
         self.n_threads = n_threads
         self.seed = seed
 
@@ -128,7 +124,7 @@ class Peer(BaseEstimator):
             self.n_trees_ = self._grow(part, None, self.n_trees)
         else:
             self._choose(part, _shuffled(held_out))
-            if validation is None and self.refit:
+            if validation is None:
                 self.grow(queries)
         return self
 
@@ -136,8 +132,8 @@ class Peer(BaseEstimator):
         """Check the queries, and return those to grow trees on and those to choose shape and number on, if any."""
         if not 0 <= self.validation < 1:
             raise ParameterError(f"validation must be a share from 0 to below 1, got {self.validation!r}")
-        import_extra(self.library, self.library)
-        self._check_grades(queries)
+        import_extra("lightgbm", "lightgbm")
+        LambdaMART().check(queries)
         if validation is not None or self.validation == 0:
             return queries, validation
         shares = (1 - self.validation, self.validation)
@@ -169,59 +165,6 @@ class Peer(BaseEstimator):
     def learned_from(self, queries: QuerySet) -> None:
         """Return None: the training queries are not recorded."""
 
-    model_: Any
-
-    @abstractmethod
-    def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
-        """Train ``model_`` with ``shape_`` and return its number of trees."""
-
-    @abstractmethod
-    def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:
-        """Return the parameters of a shape in the library's naming."""
-
-    @property
-    def _own(self) -> dict[str, Any]:
-        """The parameters of the shape, and those that override all others."""
-        return {**(self._shape_params(*self.shape_) if self.shape_ else {}), **(self.params or {})}
-
-    @abstractmethod
-    def _score(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return the sum of the trees."""
-
-    def _check_grades(self, queries: QuerySet) -> None:
-        grades = queries.grades
-        wrong = (grades < 0) | (grades > self.highest_grade) | (grades != np.floor(grades))
-        if wrong.any():
-            raise DataError(
-                f"{self.library} needs integer grades from 0 to {self.highest_grade}, got {grades[np.argmax(wrong)]}: "
-                "convert the grades first"
-            )
-
-
-def _shuffled(queries: QuerySet) -> QuerySet:
-    """Shuffle the rows of each query, because the NDCG of the libraries breaks ties by row order."""
-    return queries.take_rows(shuffle_within_queries(queries.offsets))
-
-
-class LightGBMPeer(Peer):
-    """LightGBM's ``lambdarank`` with early stopping on NDCG@10.
-
-    Parameters are those of `Peer`.
-
-    Examples
-    --------
-    >>> from kinrank.datasets import make_intents
-    >>> queries = make_intents(60, 0, n_docs=20, n_features=8)
-    >>> peer = LightGBMPeer(20, validation=0.2).fit(queries)
-    >>> 1 <= peer.n_trees_ <= 20, peer.predict(queries).shape
-    (True, (1200,))
-    >>> round(float(peer.feature_importances_.sum()), 6)
-    1.0
-    """
-
-    library = "lightgbm"
-    highest_grade = 30  # the end of its default label gains
-
     def learner(self) -> LambdaMART:
         """Return the unfitted learner with the shape and the number of trees found, for a model that can be saved."""
         check_is_fitted(self)
@@ -233,10 +176,10 @@ class LightGBMPeer(Peer):
         check_is_fitted(self)
         return shares_of_gain(self.model_.feature_importance("gain", iteration=self.n_trees_))
 
-    def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:
-        return {"num_leaves": leaves, "min_data_in_leaf": least}
+    model_: Any
 
     def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
+        """Train ``model_`` with ``shape_`` and return its number of trees."""
         lightgbm = import_extra("lightgbm", "lightgbm")
         settings = {
             "objective": "lambdarank",
@@ -268,111 +211,24 @@ class LightGBMPeer(Peer):
         self.model_ = lightgbm.train(settings, rows, num_boost_round=n_trees, **stopping)
         return int(self.model_.best_iteration) if validation is not None else n_trees
 
+    def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:
+        """Return the parameters of a shape."""
+        return {"num_leaves": leaves, "min_data_in_leaf": least}
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        """The parameters of the shape, and those that override all others."""
+        return {**(self._shape_params(*self.shape_) if self.shape_ else {}), **(self.params or {})}
+
     def _score(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return the sum of the trees."""
         scores: NDArray[Any] = self.model_.predict(X, num_threads=self.n_threads)
         return scores
 
 
-def _query_weights(queries: QuerySet) -> Float64 | None:
-    """Return the mean weight of each query's rows, for libraries that weigh whole queries."""
-    return None if queries.sample_weight is None else query_means(queries.sample_weight, queries.offsets)
-
-
-class XGBoostPeer(Peer):
-    """XGBoost's ``rank:ndcg`` with early stopping on NDCG@10.
-
-    Parameters are those of `Peer`.
-    """
-
-    library = "xgboost"
-
-    def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:  # noqa: ARG002 - it has no such least
-        return {"max_leaves": leaves, "max_depth": 0, "grow_policy": "lossguide"}
-
-    def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
-        xgboost = import_extra("xgboost", "xgboost")
-        # Not through XGBRanker: its learning_rate would win over an eta of params.
-        settings = {
-            "objective": "rank:ndcg",
-            "eval_metric": "ndcg@10",
-            "tree_method": "hist",
-            "eta": self.learning_rate,
-            "nthread": self.n_threads,
-            "seed": self.seed,
-            "verbosity": 0,
-            **self._own,
-        }
-        stopping: dict[str, Any] = {}
-        if validation is not None:
-            stopping = {"evals": [(self._matrix(validation), "validation")], "early_stopping_rounds": self.patience}
-        self.model_ = xgboost.train(settings, self._matrix(queries), n_trees, verbose_eval=False, **stopping)
-        if validation is None:
-            return n_trees
-        found = int(self.model_.best_iteration) + 1
-        self.model_ = self.model_[:found]
-        return found
-
-    def _matrix(self, queries: QuerySet) -> Any:
-        xgboost = import_extra("xgboost", "xgboost")
-        return xgboost.DMatrix(
-            np.asarray(queries.X),
-            queries.grades,
-            qid=queries.query_of_row,
-            weight=_query_weights(queries),
-            nthread=self.n_threads,
-        )
-
-    def _score(self, X: NDArray[Any]) -> NDArray[Any]:
-        xgboost = import_extra("xgboost", "xgboost")
-        self.model_.set_param({"nthread": self.n_threads})
-        scores: NDArray[Any] = self.model_.predict(xgboost.DMatrix(X, nthread=self.n_threads))
-        return scores
-
-
-class CatBoostPeer(Peer):
-    """CatBoost's ``LambdaMart`` on NDCG@10 with early stopping on NDCG@10.
-
-    Parameters are those of `Peer`.
-    """
-
-    library = "catboost"
-
-    def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:  # noqa: ARG002 - symmetric trees have none
-        # Symmetric trees are weaker for the same number of leaves: one more level.
-        return {"depth": leaves.bit_length() + 1}
-
-    def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
-        catboost = import_extra("catboost", "catboost")
-        settings = {
-            "loss_function": "LambdaMart:metric=NDCG;top=10",
-            "eval_metric": "NDCG:top=10;type=Exp",
-            "learning_rate": self.learning_rate,
-            "iterations": n_trees,
-            "thread_count": self.n_threads,
-            "random_seed": self.seed,
-            "verbose": False,
-            "allow_writing_files": False,
-            **self._own,
-        }
-        stopping: dict[str, Any] = {}
-        if validation is not None:
-            stopping = {"eval_set": self._pool(validation), "early_stopping_rounds": self.patience}
-        self.model_ = catboost.CatBoost(settings).fit(self._pool(queries), **stopping)
-        return int(self.model_.tree_count_)  # CatBoost keeps the best trees
-
-    def _pool(self, queries: QuerySet) -> Any:
-        catboost = import_extra("catboost", "catboost")
-        weights = _query_weights(queries)
-        return catboost.Pool(
-            np.asarray(queries.X),
-            queries.grades,
-            group_id=queries.query_of_row,
-            group_weight=None if weights is None else np.repeat(weights, queries.sizes),
-        )
-
-    def _score(self, X: NDArray[Any]) -> NDArray[Any]:
-        scores: NDArray[Any] = self.model_.predict(X, thread_count=self.n_threads)
-        return scores
+def _shuffled(queries: QuerySet) -> QuerySet:
+    """Shuffle the rows of each query, because the NDCG of LightGBM breaks ties by row order."""
+    return queries.take_rows(shuffle_within_queries(queries.offsets))
 
 
 # --- A bag of tuned LightGBM models: what averaging alone gains over one of them --------------------------------------

@@ -15,8 +15,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of, note_on_large_group
 from kinrank.data.texts import TEXT
 from kinrank.errors import DataError, LeakError, ParameterError
+from kinrank.kin.letters import FAMILY
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
-from kinrank.memory.kin import FAMILY
 from kinrank.progress import Parts
 from kinrank.rankers import Ranker, load
 from kinrank.study._answer import CHOICES, MIN_GAIN, RUNGS, Answer, NearAndFar, TrafficAnswer, answer, subject_of
@@ -24,7 +24,7 @@ from kinrank.study._entrants import evaluate_ranker, evaluate_run, fit_and_evalu
 from kinrank.study._folds import COLUMN, Families, Fold, OnLeak, Related, add_families, checked_folds, has_near
 from kinrank.study._leaks import LeakReport
 from kinrank.study._traffic import SplitInTime
-from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs, compare
+from kinrank.study.comparison import Comparison, Entrant, Fittable, compare
 from kinrank.study.peers import PEERS
 
 
@@ -195,20 +195,10 @@ class Study:
         return np.concatenate(by_fold)[np.argsort(np.concatenate([fold.positions for fold in self.folds]))]
 
     @property
-    def _together(self) -> str | None:
-        """Query column whose values may vary together in tests."""
-        return self.group if self.families is None else COLUMN
-
-    @property
     def groups(self) -> NDArray[np.generic] | None:
         """The group or family of each test query; None if queries vary independently."""
-        return None if self._together is None else groups_of(self.queries, self._together)
-
-    @property
-    def groups_by_fold(self) -> NDArray[np.generic] | None:
-        """The group or family of each test query, fold by fold."""
-        column = self._together
-        return None if column is None else np.concatenate([groups_of(fold.test, column) for fold in self.folds])
+        column = self.group if self.families is None else COLUMN
+        return None if column is None else groups_of(self.queries, column)
 
     def enter(self, text: str, progress: Parts | None = None) -> Entrant:
         """Measure the ranker, model folder or run that a text names; see `kinrank.study._entrants.origin_of`."""
@@ -320,11 +310,9 @@ class Study:
             rungs["engine"].per_query(self.measures[0]) if "engine" in rungs else None,
         )
 
-    def compare(
-        self, entrants: Sequence[Entrant], baseline: str | None = None, pairs: Pairs = "baseline"
-    ) -> Comparison:
+    def compare(self, entrants: Sequence[Entrant], baseline: str | None = None) -> Comparison:
         """Compare entrants on all test queries; see `kinrank.study.comparison.compare`."""
-        compared = compare(self.queries, entrants, baseline=baseline, pairs=pairs, groups=self.groups)
+        compared = compare(self.queries, entrants, baseline=baseline, groups=self.groups)
         tested = [(each.name, each.against) for each in compared.differences if each.measure == self.measures[0]]
         by_name = {entrant.name: entrant for entrant in entrants}
         return replace(compared, near_and_far=self._near_and_far(by_name, tested))

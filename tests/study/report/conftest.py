@@ -44,7 +44,7 @@ def comparison(world: tuple[QuerySet, QuerySet]) -> Comparison:
     train, test = world
     names = ("single(learner='rankrls')", "knn(n_neighbors=60)", "query-class(n_types=2)")
     study = Study.split(train, test, measures=[NDCG @ 10, AP])
-    return compare(test, [study.enter(name) for name in names], n_resamples=99)
+    return compare(test, [study.enter(name) for name in names])
 
 
 @pytest.fixture(scope="session")

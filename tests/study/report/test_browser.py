@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browsers import new_page
+
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 DESK, PHONE, SMALL_PHONE = (1280, 900), (390, 844), (320, 640)
@@ -26,9 +28,8 @@ def opened(browser: Browser, file: Path) -> Iterator[object]:
     contexts, messages, requests = [], [], []
 
     def open_at(size: tuple[int, int], **settings: object) -> Page:
-        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **settings)
-        contexts.append(context)
-        tab = context.new_page()
+        tab = new_page(browser, viewport={"width": size[0], "height": size[1]}, **settings)
+        contexts.append(tab.context)
         tab.on("console", lambda message: messages.append(message.text))
         tab.on("pageerror", lambda error: messages.append(str(error)))
         tab.on("request", lambda request: requests.append(request.url))

@@ -14,7 +14,7 @@ from kinrank.rankers.capabilities import Capabilities
 from kinrank.study._entrants import evaluate_ranker, fit_and_evaluate
 from kinrank.study.comparison import compare
 from kinrank.study.report import STEPS, collect
-from kinrank.study.report import _words as words
+from kinrank.study.report import _page as words
 from kinrank.study.report._collect import query_names
 from kinrank.study.study import Study
 
@@ -29,7 +29,6 @@ def two_camps(ranker, *, n_test: int = 40):
     return train, compare(
         test,
         [evaluate_ranker(name, each.fit(train), test, [MEASURE]) for name, each in rankers.items()],
-        n_resamples=99,
     )
 
 
@@ -54,7 +53,7 @@ def test_neighbor_part_of_kin_uses_the_texts_that_kin_encodes():
     kin = KinRanker(10, n_members=2, trees=LambdaMART(5, min_rows_in_leaf=5, n_threads=1))
     rankers = {"one": SingleRanker("rankrls"), "kin": kin}
     entrants = [fit_and_evaluate(name, ranker, train, test, [MEASURE]) for name, ranker in rankers.items()]
-    shares = collect(compare(test, entrants, n_resamples=99)).shares
+    shares = collect(compare(test, entrants)).shares
     assert shares is not None
     assert (shares.name, shares.whole, len(shares.by_query)) == ("kin", False, 20)
 
@@ -93,9 +92,7 @@ def test_seen_test_queries_are_counted():
     train, _ = two_camps(KnnRanker(10))
     knn, single = KnnRanker(10).fit(train), SingleRanker("rankrls").fit(train)
     seen = train[:20]
-    comparison = compare(
-        seen, [evaluate_ranker(n, r, seen, [MEASURE]) for n, r in (("one", single), ("own", knn))], n_resamples=99
-    )
+    comparison = compare(seen, [evaluate_ranker(n, r, seen, [MEASURE]) for n, r in (("one", single), ("own", knn))])
     by_ids, by_data = collect(comparison).leak_check, collect(comparison, judged=train).leak_check
     assert by_ids is not None
     assert by_data is not None
@@ -121,7 +118,7 @@ def test_training_queries_of_every_entrant_are_checked():
     leaky = evaluate_ranker("leaky", SingleRanker("rankrls").fit(test[:15]), test, [MEASURE])
     for judged in (None, train):
         for entrants in ((leaky, comparison["own"]), (comparison["own"], leaky)):
-            check = collect(compare(test, entrants, n_resamples=99), judged=judged).leak_check
+            check = collect(compare(test, entrants), judged=judged).leak_check
             assert check is not None
             assert (check.seen, check.seen_by) == (15, ("leaky",))
             assert words.provenance(check, 40).startswith(
@@ -142,7 +139,7 @@ def test_entrants_with_unknown_training_queries_are_unchecked():
         (here, None, ("own",)),
         (here, train, ()),
     ):
-        check = collect(compare(test, [one, entrant], n_resamples=99), judged=judged).leak_check
+        check = collect(compare(test, [one, entrant]), judged=judged).leak_check
         assert check is not None
         assert (check.seen, check.unchecked) == (0, unchecked)
         assert ("The training queries of own are unknown" in words.provenance(check, 40)) == bool(unchecked)

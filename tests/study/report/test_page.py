@@ -16,7 +16,7 @@ from kinrank.measure import NDCG
 from kinrank.study._entrants import evaluate_ranker
 from kinrank.study.comparison import compare
 from kinrank.study.report import Report, collect, render, write_page
-from kinrank.study.report._words import conventions, headline
+from kinrank.study.report._page import conventions, headline
 from tests.study.report.conftest import HOSTILE
 
 MOST_BYTES = 200_000
@@ -211,7 +211,7 @@ def small(ranker, measure, n_test: int = 12) -> Report:
     train, test = camps[:40], camps[40:]
     rankers = {"one": SingleRanker("rankrls"), "other": ranker}
     entrants = [evaluate_ranker(name, each.fit(train), test, [measure]) for name, each in rankers.items()]
-    return collect(compare(test, entrants, n_resamples=99))
+    return collect(compare(test, entrants))
 
 
 @pytest.mark.parametrize(
@@ -237,5 +237,5 @@ def test_queries_that_the_measure_skips_are_left_out():
     grades[: queries.offsets[3]] = 0
     blank = queries.replace(y=grades)
     entrants = [evaluate_ranker(e.name, e.ranker, blank, [measure]) for e in report.comparison.entrants]
-    page = render(collect(compare(blank, entrants, n_resamples=99)))
+    page = render(collect(compare(blank, entrants)))
     assert "measured on 5 test queries" in page

@@ -28,7 +28,7 @@ def camps() -> QuerySet:
 def report_on(camps: QuerySet, *rankers, **settings) -> Report:
     train, test = camps[:80], camps[80:]
     entrants = [evaluate_ranker(name, each.fit(train), test, [NDCG @ 10]) for name, each in rankers]
-    return collect(compare(test, entrants, n_resamples=99), **settings)
+    return collect(compare(test, entrants), **settings)
 
 
 @pytest.fixture(scope="module")

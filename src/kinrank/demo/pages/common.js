@@ -26,3 +26,13 @@ async function ask(path, body) {
   if (!response.ok) throw new Error(answer.error);
   return answer;
 }
+
+// The first answer takes longer: what ranks is being compiled. Says so until the answer is there.
+async function patiently(answer) {
+  const slow = setTimeout(() => { $("note").textContent = "The first search prepares what ranks: some seconds, once…"; }, 1500);
+  try {
+    return await answer;
+  } finally {
+    clearTimeout(slow);
+  }
+}

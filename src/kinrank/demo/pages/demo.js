@@ -8,7 +8,7 @@ async function search(text) {
   $("query").value = text;
   $("note").textContent = "Searching…";
   try {
-    show(await ask(`/search?q=${encodeURIComponent(text)}`));
+    show(await patiently(ask(`/search?q=${encodeURIComponent(text)}`)));
   } catch (error) {
     $("note").textContent = error.message;
   }

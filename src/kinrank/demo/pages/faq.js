@@ -5,7 +5,7 @@ const liked = new Set();
 async function search(text) {
   $("query").value = text;
   try {
-    show(await ask(`/search?q=${encodeURIComponent(text)}`));
+    show(await patiently(ask(`/search?q=${encodeURIComponent(text)}`)));
   } catch (error) {
     $("note").textContent = error.message;
   }

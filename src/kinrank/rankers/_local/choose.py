@@ -63,7 +63,7 @@ def best_n_neighbors(
         out = queries[fold == held_out]
         ranker = without(held_out)
         for k, values in quality.items():
-            scores = ranker.set_params(n_neighbors=k).predict_unchecked(out).scores
+            scores = ranker.set_params(n_neighbors=k).predict_with_novelty(out).scores
             values.append(MEASURE.per_query(scores, out.grades, out.offsets, sample_weight=out.sample_weight))
         weights.append(query_means(out.row_weights, out.offsets))
         report_progress("folds to choose k", held_out + 1, n_folds)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import Describer, make_describer
-from kinrank.describe.blocks import Spec
-from kinrank.describe.describer import check_reference
 from kinrank.errors import ParameterError
+from kinrank.kin import Describer, make_describer
+from kinrank.kin.blocks import Spec
+from kinrank.kin.describer import check_reference
+from kinrank.kin.indexes.base import Neighborhoods
 from kinrank.learn import make_learner
 from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import Learner, LinearLearner
-from kinrank.neighbors.base import Neighborhoods
 from kinrank.rankers._local.training_sets import Shrinkage, TrainingSet, training_set_class
 from kinrank.store import nest, unnest
 
@@ -60,12 +60,12 @@ class LocalModel:
         learner = make_learner(settings.learner)
         if settings.prior == "global" and not learner.linear:
             raise ParameterError("prior='global' shrinks weights, and this learner has none: set prior='none'")
+        describer = make_describer(settings.describe, reference=settings.reference)
+        describer.fit(queries)  # before learning, which takes longer: an unknown reference is an error
         preparer = None if learner.allow_nan else Preparer(settings.scale, settings.missing).fit(queries)
         prepared = queries if preparer is None else preparer.apply(queries)
         training_set: TrainingSet = training_set_class(learner).of(learner, prepared)
         global_model = training_set.learn(np.arange(len(queries)), np.ones(len(queries)))
-        describer = make_describer(settings.describe, reference=settings.reference)
-        describer.fit(queries)
         return cls(learner, preparer, describer, training_set, global_model)
 
     def points(self, queries: QuerySet) -> Float32:

@@ -11,21 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import Describer
-from kinrank.describe.blocks import Spec
 from kinrank.errors import ParameterError
+from kinrank.kin import Describer
+from kinrank.kin.blocks import Spec
+from kinrank.kin.indexes import NeighborIndex
+from kinrank.kin.indexes.base import KERNELS, Neighborhoods
 from kinrank.learn import make_learner
 from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import Learner
-from kinrank.neighbors import NeighborIndex
-from kinrank.neighbors.base import KERNELS, Neighborhoods
 from kinrank.rankers._local.explanation import Explanation, named
 from kinrank.rankers._local.model import Prior, check_local_settings
 from kinrank.rankers._local.neighbor_model import LocalPrediction, NeighborModel, Sources
 from kinrank.rankers.base import LinearWeights, Prediction, Ranker, WeightedRanker, exact_weights
 from kinrank.rankers.capabilities import Capabilities, capabilities_of
 from kinrank.rankers.intake import QueryArrays, takes_arrays
-from kinrank.registry.choices import check_choice
+from kinrank.registry import check_choice
 
 
 class NeighborRanker(WeightedRanker, Ranker):
@@ -129,10 +129,6 @@ class NeighborRanker(WeightedRanker, Ranker):
         """Return the positions near each point: those of the nearest `n_neighbors` queries, or all in the radius."""
         return self.model_.near(points, n_neighbors or self.k, self.radius)
 
-    def global_scores(self, queries: QuerySet) -> Float64:
-        """Score candidates by the global model."""
-        return self.global_.predict(self.model_.prepared(queries))
-
     def _models(self, points: Float32) -> list[Learner]:
         """Return the model of each point."""
         return self.model_.models(points, self)
@@ -147,10 +143,6 @@ class NeighborRanker(WeightedRanker, Ranker):
     def predict_local(self, queries: QuerySet) -> LocalPrediction:
         """Score grouped queries, checked already, by models learned online and by the global one."""
         return self.model_.predict(self.encoded(queries), self)
-
-    def predict_unchecked(self, queries: QuerySet) -> Prediction:
-        """Score grouped queries that were checked already, such as by a ranker that this one is a part of."""
-        return self._predict_with_novelty(queries)
 
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
         near, models = self.model_.learn(self.points(queries), self)

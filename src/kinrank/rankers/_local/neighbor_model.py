@@ -10,15 +10,13 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinrank._growing import GrowingRows
-from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.arrays import Float32, Float64, GrowingRows, Int64, State
 from kinrank.data.normalization import normalization_of, normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
+from kinrank.kin.indexes import NeighborIndex, make_index, restore_index
+from kinrank.kin.indexes.base import GrowingIndex, Neighborhoods
 from kinrank.learn.base import Learner
-from kinrank.neighbors import NeighborIndex, make_index, restore_index
-from kinrank.neighbors.base import Neighborhoods
-from kinrank.neighbors.growing import GrowingIndex
 from kinrank.rankers._local.explanation import Explanation, candidate_moments
 from kinrank.rankers._local.model import LocalModel, LocalSettings
 from kinrank.rankers._local.training_sets import EditableTrainingSet

@@ -11,13 +11,15 @@ from typing import Any, Self
 from threadpoolctl import threadpool_limits
 
 from kinrank.arrays import State
-from kinrank.data.blocks import Blocks, Sample
+from kinrank.data.blocks import SAMPLE_ROWS, Blocks, Sample, Store
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, VECTORS
-from kinrank.describe.encoders import Encoder, EncoderSpec, make_encoder
 from kinrank.errors import DamagedFolderError, DataError
+from kinrank.kin.encoders import Encoder, EncoderSpec, make_encoder
+from kinrank.kin.encoders._pretrained import CustomEncoder
+from kinrank.kin.encoders.guard import EncoderGuard
+from kinrank.kin.encoders.ngrams import NgramEncoder
 from kinrank.parallel import Executor, map_ordered
-from kinrank.rankers._local.intermediate import SAMPLE_ROWS, Store
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.store import nest, unnest
 
@@ -63,6 +65,28 @@ def encode_texts(encoder: Encoder | None, queries: QuerySet) -> QuerySet:
         )
     vectors = encoder.encode(queries.query_columns[TEXT].tolist())
     return queries.replace(query_columns={**queries.query_columns, VECTORS: vectors})
+
+
+def guard_of(encoder: Encoder | None, width: int) -> EncoderGuard | None:
+    """Return what stands between a ranker and an encoder that may fail; None if there is none that could.
+
+    One that was given in Python, and not when the model was loaded, is not down: it is missing.
+    """
+    missing = isinstance(encoder, CustomEncoder) and encoder.model is None
+    return None if encoder is None or missing or isinstance(encoder, NgramEncoder) else EncoderGuard(encoder, width)
+
+
+def guarded(guard: EncoderGuard | None, queries: QuerySet) -> QuerySet:
+    """Return the queries with a vector each, of zeros if the encoder is down."""
+    columns = queries.query_columns
+    if guard is None or VECTORS in columns or TEXT not in columns:
+        return queries
+    return queries.replace(query_columns={**columns, VECTORS: guard.encode_or_zeros(columns[TEXT].tolist())})
+
+
+def has_meaning(encoder: Encoder | None, queries: QuerySet) -> bool:
+    """Return whether queries have vectors that say more than their letters do: given ones, or of a pretrained model."""
+    return VECTORS in queries.query_columns and not isinstance(encoder, NgramEncoder)
 
 
 def encoder_state(encoder: Encoder | None) -> State:

@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kinrank._growing import GrowingRows
-from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.arrays import Float32, Float64, GrowingRows, Int64, State
 from kinrank.data.queryset import QuerySet
+from kinrank.kin.indexes import NeighborIndex
+from kinrank.kin.indexes.base import Neighborhoods
 from kinrank.learn.base import Learner, LinearLearner, pair_weights
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import JudgedPairs, RankSVM
 from kinrank.learn.statistics import PairStatistics
-from kinrank.neighbors import NeighborIndex
-from kinrank.neighbors.base import Neighborhoods
 from kinrank.store import nest, unnest
 
 

@@ -19,19 +19,18 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from kinrank.arrays import Float32, Float64, Int64, State
-from kinrank.data.blocks import Blocks, Sample
+from kinrank.data.blocks import SAMPLE_ROWS, Blocks, Sample
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import Describer
 from kinrank.errors import DataError
+from kinrank.kin import Describer
+from kinrank.kin.indexes import NeighborIndex
+from kinrank.kin.indexes._cells import CellTree
+from kinrank.kin.indexes.base import Neighborhoods
 from kinrank.learn._prepare import Preparer
 from kinrank.learn.base import pair_weights
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics, packed_size
-from kinrank.neighbors import NeighborIndex
-from kinrank.neighbors._cells import CellTree
-from kinrank.neighbors.base import Neighborhoods
 from kinrank.parallel import Executor, map_ordered
-from kinrank.rankers._local.intermediate import SAMPLE_ROWS
 from kinrank.rankers._local.training_sets import StatisticsTrainingSet
 from kinrank.store import nest
 

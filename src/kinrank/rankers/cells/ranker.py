@@ -13,15 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from kinrank.arrays import State
 from kinrank.data.blocks import Blocks, QuerySetBlocks
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import Describer, make_describer
-from kinrank.describe.blocks import Spec
 from kinrank.errors import DataError, ParameterError
+from kinrank.kin import Describer, make_describer
+from kinrank.kin.blocks import Spec
+from kinrank.kin.indexes import NeighborIndex, restore_index
+from kinrank.kin.indexes._cells import CellTree
 from kinrank.learn import make_learner
 from kinrank.learn._prepare import Missing, Preparer, Scale
 from kinrank.learn.base import Learner
 from kinrank.learn.rankrls import RankRLS
-from kinrank.neighbors import NeighborIndex, restore_index
-from kinrank.neighbors._cells import CellTree
 from kinrank.parallel import Executor, Serial, current_executor, map_ordered
 from kinrank.rankers._local.model import LocalModel, LocalSettings, Prior
 from kinrank.rankers._local.nearest import NeighborRanker
@@ -104,8 +104,7 @@ class CellRanker(NeighborRanker):
     n_neighbors : int
         How many judged queries to learn from: the nearest cells that hold this many, the last one in part.
     n_cells : int
-        The number of cells. A tenth of the number of judged queries lost no quality on the data we measured. See
-        `kinrank.choose_cells`.
+        The number of cells. A tenth of the number of judged queries lost no quality on the data we measured.
     radius : float, optional
         Learn from all cells within this distance instead.
     learner : "rankrls" or RankRLS

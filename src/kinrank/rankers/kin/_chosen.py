@@ -25,8 +25,8 @@ from kinrank.arrays import Float32, Float64, State
 from kinrank.data.hashes import IdHashes, hash_texts, hashes_of, keys_of, pair_hashes
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, StoreError
-from kinrank.memory._posterior import Calibration, LaterClicks, Posterior, choose_posterior
 from kinrank.memory.evidence import JUDGMENT_LOOKS, Evidence, Totals, joined_days
+from kinrank.memory.rate import Calibration, LaterClicks, Posterior, choose_posterior
 from kinrank.rankers.base import Ranker
 from kinrank.store import ModelRecord, nest, read_model_and_examples, unnest, write_model
 
@@ -175,11 +175,12 @@ class _Part(NamedTuple):
     half_life: float | None = None
     days: tuple[int, int] | None = None
     until: int | None = None
+    before: int | None = None
 
     @property
     def counted(self) -> dict[str, Any]:
         """The arguments by name."""
-        return {"half_life": self.half_life, "days": self.days, "until": self.until}
+        return {"half_life": self.half_life, "days": self.days, "until": self.until, "before": self.before}
 
 
 class _HeldOutScores(NamedTuple):
@@ -323,20 +324,23 @@ class ChosenPart:
     def _parts(self) -> list[_Part]:
         """All evidence, each look and choice in one part.
 
-        Of what is recent only the days after those of the folder count, so that nothing counts twice. Judgments do not
-        age.
+        From some day on only what is recent counts, and before it only the folder, so that nothing counts twice.
+        Judgments do not age.
         """
         parts, half_life = [], self.posterior.half_life
         dated = None if self.evidence is None else self.evidence.days
         since = None if self.recent is None else self.recent.days
+        both = joined_days(dated, since)
+        live = None
         if self.evidence is not None:
-            both = joined_days(dated, since)
-            parts.append(_Part(self.evidence, half_life, until=None if both is None else both[1]))
+            if self.recent is not None and dated is not None and since is not None and dated[1] >= since[0]:
+                live = _first_live_day(self.evidence, self.recent)
+            until = None if both is None else both[1]
+            parts.append(_Part(self.evidence, half_life, until=until, before=live))
         if self.recent is not None and since is None:
             parts.append(_Part(self.recent))
-        elif self.recent is not None and since is not None and (dated is None or dated[1] < since[1]):
-            days = (since[0] if dated is None else max(since[0], dated[1] + 1), since[1])
-            parts.append(_Part(self.recent, half_life, days))
+        elif self.recent is not None and since is not None and (live is None or live <= since[1]):
+            parts.append(_Part(self.recent, half_life, (live or since[0], since[1])))
         return parts if self.judgments is None else [*parts, _Part(self.judgments.evidence)]
 
     def remembered(self, query: QuerySet, most: int) -> list[str]:
@@ -408,6 +412,17 @@ class ChosenPart:
             evidence=evidence_from_state(stored) if stored else opened(folder),
             judgments=_LiveJudgments(**judgments) if judgments else None,
         )
+
+
+def _first_live_day(folder: Evidence, recent: Evidence) -> int:
+    """Return the day from which on recent evidence counts in place of a folder: so most looks do, and late if equal."""
+    (first, last), (since, until) = folder.days or (0, -1), recent.days or (0, -1)
+    start, stop = min(first, since), max(last, until) + 1
+    looks = np.zeros((2, stop - start))
+    looks[0, first - start : last + 1 - start] = folder.looks_by_day
+    looks[1, since - start : until + 1 - start] = recent.looks_by_day
+    counted = np.r_[0.0, np.cumsum(looks[0])] + np.r_[np.cumsum(looks[1, ::-1])[::-1], 0.0]
+    return start + int(np.flatnonzero(counted == counted.max())[-1])
 
 
 class WithChoices(BaseEstimator):

@@ -11,13 +11,13 @@ import numpy as np
 from sklearn.base import clone
 
 from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.data.blocks import InProcessStore, Store
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.blocks import standardize
+from kinrank.kin.blocks import standardize
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, Serial, TaskCost
 from kinrank.progress import report_progress
 from kinrank.rankers._local.choose import ENOUGH, NEIGHBORS, assign_folds, best_n_neighbors, quality_of
-from kinrank.rankers._local.intermediate import Memory, Store
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin._blend import best_shares
 from kinrank.rankers.kin._model import INGREDIENTS, KinModel
@@ -36,7 +36,7 @@ from kinrank.rankers.kin._trees import (
     sums_of_folds,
     weights_differ,
 )
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker
 
 _MOST_REPEATS = 3
 _ENOUGH_ROWS = 50_000  # that need no repeat, as 2,000 queries do not
@@ -54,7 +54,7 @@ class KinFitting:
 
     settings: KinSettings
     """The settings of the ranker."""
-    store: Store = field(default_factory=Memory)
+    store: Store = field(default_factory=InProcessStore)
     """Keeps what trees see and the trees themselves, so that an interrupted job resumes."""
     executor: Executor = field(default_factory=Serial)
     """Runs the tasks: one per block of queries, then one per tree model."""

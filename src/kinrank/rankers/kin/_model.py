@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.blocks import standardize
+from kinrank.kin.blocks import standardize
 from kinrank.learn._forest import Forest
 from kinrank.learn.base import Learner
 from kinrank.learn.lambdamart import LambdaMART
@@ -20,7 +20,7 @@ from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin._parts import PartRecord
 from kinrank.rankers.kin._settings import KinSettings, local_part, tree_settings
 from kinrank.rankers.kin._trees import TreeView, linear_scores
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker
 from kinrank.store import nest, unnest
 
 INGREDIENTS = ("trees", "local", "global", "base")
@@ -76,16 +76,11 @@ class KinModel:
         """The shares in the order of `INGREDIENTS`."""
         return np.array([self.shares.get(name, 0.0) for name in INGREDIENTS])
 
-    @property
-    def ranks_by_trees_alone(self) -> bool:
-        """Whether neither the local nor the global model has a part in the scores."""
-        return self.shares["trees"] == 1.0 and not self.view.local
-
     def scores(self, queries: QuerySet, memory: Float32 | None) -> Float64:
         """Return the scores of queries, already encoded; `memory` has the columns of it that the trees see."""
         if self.shares.get("base") == 1.0:
             return standardize(_base_scores(queries)[:, None], queries.offsets)[:, 0]
-        if self.forest is not None and self.ranks_by_trees_alone:
+        if self.forest is not None and self.shares["trees"] == 1.0 and not self.view.local:
             return standardize(self._by_trees(self.forest, queries, None, memory)[0][:, None], queries.offsets)[:, 0]
         return self.ingredients(queries, memory).scores @ self.share_of_each
 

@@ -1,7 +1,8 @@
 """The parts of memory that a `KinRanker` uses: each must earn its place on held-out queries.
 
-Trees learn from the features, then also from what everyone chose, from what kin chose, and from keys. Each part is kept
-if it helps queries that are split off at random, or by family with all their near-duplicates, and harms neither.
+Trees learn from the features, then also from what everyone chose, from what kin chose, from keys, and from what kin by
+meaning chose. Each part is kept if it helps queries that are split off at random, or by family with all their
+near-duplicates, and harms neither.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.arrays import Float32, Float64, GrowingRows, Int64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import connected, fold_of_query, groups_of, linked
 from kinrank.data.texts import TEXT
 from kinrank.errors import DataError
+from kinrank.kin.families import IN_MEANING
+from kinrank.kin.letters import FAMILY
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import compare_paired
-from kinrank.memory.columns import N_FOLDS, PARTS, QueryMemory, column_names
-from kinrank.memory.kin import FAMILY
+from kinrank.memory.columns import MEANING, N_FOLDS, PARTS, QueryMemory, column_names
 from kinrank.progress import report_progress
 from kinrank.rankers._local.choose import MEASURE
 from kinrank.rankers.kin._blend import best_shares
@@ -33,10 +35,12 @@ from kinrank.store import nest, unnest
 _SPLITS = 4  # parts of the queries, which are held out one after the other
 _ENOUGH = 2_000  # held-out queries that decide well enough
 _CLEAR = 1e-3  # p below which fewer do
+_PERIODS = 20  # of time: the queries of each learn from those of the periods before
 _MOST_ROWS = 100_000  # of queries that trees learn from to decide
 _NEW = 0.1  # share of the training queries that are learned as if they were about something new
 WEIGHTS = "weights per query"
 """The part that trees learn from the query's own linear model."""
+_LIKELY = 0.05  # p below which the better of two sides is taken
 _CHANCE = 0.3  # p above which a gain is taken as chance, and a loss, too
 
 
@@ -46,22 +50,32 @@ class _Rung(NamedTuple):
     part: str
     documents: tuple[str, ...] = ()
     keys: bool = False
+    meaning: bool = False
 
-    def columns(self, keys: Sequence[str]) -> Int64:
+    def columns(self, memory: QueryMemory) -> Int64:
         """Return the positions of its columns among those of memory."""
         wanted = {name for part in self.documents for name in PARTS[part]}
-        of_documents, names = len(column_names()), column_names(keys)
-        return np.array(
-            [i for i, name in enumerate(names) if (self.keys if i >= of_documents else name in wanted)], int
-        )
+        of_documents, by_letters = len(column_names()), len(column_names(memory.keys))
+        by_meaning = by_letters + len(MEANING) + 1
+        seen = [
+            self.meaning and (i < by_meaning or self.keys)
+            if i >= by_letters
+            else self.keys
+            if i >= of_documents
+            else name in wanted
+            for i, name in enumerate(memory.names)
+        ]
+        return np.flatnonzero(seen)
 
 
-RUNGS = (
-    _Rung("features"),
-    _Rung("everyone", ("everyone",)),
-    _Rung("kin", ("everyone", "kin", "query", "chosen")),
-    _Rung("keys", ("everyone", "kin", "query", "chosen"), keys=True),
-)
+def _rungs(memory: QueryMemory) -> list[_Rung]:
+    """Return the steps that memory can have. Kin by meaning come with keys and without: one of both is compared."""
+    rungs = [_Rung("features"), _Rung("everyone", ("everyone",)), _Rung("kin", tuple(PARTS))]
+    if memory.keys:
+        rungs.append(_Rung("keys", tuple(PARTS), keys=True))
+    if memory.vectors is not None:
+        rungs += [_Rung("kin by meaning", tuple(PARTS), rung.keys, meaning=True) for rung in rungs[2:]]
+    return rungs
 
 
 @dataclass(frozen=True)
@@ -104,8 +118,8 @@ class MemoryPart:
     memory: QueryMemory
     seen: Int64
     """Positions of the columns."""
-    qid: NDArray[Any]
-    """The ids of the known queries."""
+    qid: GrowingRows
+    """The ids of the known queries, by their positions in memory, with those of queries that were removed."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,23 +141,32 @@ class MemoryPart:
     def added(self, queries: QuerySet) -> MemoryPart:
         """Return the same with further judged queries."""
         joined = self.memory.joined(self.memory.of_others(queries))
-        return replace(self, memory=joined, qid=np.r_[self.qid, queries.qid.astype(np.str_)])
+        return replace(self, memory=joined, qid=self.qid.append(queries.qid.astype(np.str_)))
 
     def without(self, qid: ArrayLike) -> MemoryPart:
         """Return the same without some of the known queries, by their ids."""
-        kept = ~np.isin(self.qid, np.asarray(qid).astype(np.str_))
-        return self if kept.all() else replace(self, memory=self.memory.take(kept), qid=self.qid[kept])
+        gone = np.isin(self.qid.rows, np.asarray(qid).astype(np.str_))
+        there = self.memory.index.allowed()
+        places = np.flatnonzero(gone if there is None else gone & there)
+        return replace(self, memory=self.memory.without(places)) if len(places) else self
+
+    def prepared(self) -> MemoryPart:
+        """Return the same with memory for further queries."""
+        return replace(self, memory=self.memory.prepared())
 
     def get_state(self) -> State:
         """Return everything remembered."""
-        return nest(memory=self.memory.get_state()) | {"seen": self.seen, "qid": self.qid}
+        kept = self.memory.index.allowed()
+        qid = self.qid.rows if kept is None else self.qid.rows[kept]
+        return nest(memory=self.memory.get_state()) | {"seen": self.seen, "qid": qid}
 
     @classmethod
     def from_state(cls, state: State) -> MemoryPart | None:
         """Restore what `get_state` returned; None if that is nothing."""
         if not state:
             return None
-        return cls(QueryMemory.from_state(unnest(state, "memory")), np.asarray(state["seen"]), np.asarray(state["qid"]))
+        memory = QueryMemory.from_state(unnest(state, "memory"))
+        return cls(memory, np.asarray(state["seen"]), GrowingRows(state["qid"]))
 
 
 def can_remember(queries: QuerySet) -> bool:
@@ -152,12 +175,29 @@ def can_remember(queries: QuerySet) -> bool:
 
 
 def memory_folds(queries: QuerySet, group_column: str | None, time_column: str | None, seed: int) -> NDArray[Any]:
-    """Return the fold of each query in which its columns are made, or its time; groups stay together."""
+    """Return the fold of each query in which its columns are made, or its period; groups stay together."""
     if time_column is not None:
-        return np.unique(groups_of(queries, time_column), return_inverse=True)[1]
+        return periods_of(queries, time_column)
     together = np.arange(len(queries)) if group_column is None else groups_of(queries, group_column)
     groups, number = np.unique(together, return_inverse=True)
     return (np.random.default_rng(seed).permutation(len(groups)) % N_FOLDS)[number]
+
+
+def periods_of(queries: QuerySet, time_column: str) -> Int64:
+    """Return the number of the period of each query, earlier ones first, of at most 20 with as many queries each.
+
+    Queries of one time are in one period.
+
+    Examples
+    --------
+    >>> times = QuerySet.from_arrays(np.zeros((6, 1)), qid=range(6), query_columns={"day": [7, 3, 3, 9, 3, 3]})
+    >>> periods_of(times, "day").tolist()
+    [1, 0, 0, 2, 0, 0]
+    """
+    order, counts = np.unique(groups_of(queries, time_column), return_inverse=True, return_counts=True)[1:]
+    period = (np.cumsum(counts) - counts) * _PERIODS // len(queries)
+    numbers: Int64 = np.unique(period, return_inverse=True)[1][order].astype(np.int64)
+    return numbers
 
 
 def columns_of_training(
@@ -196,18 +236,29 @@ def _things(queries: QuerySet) -> Int64:
 
 
 def choose_memory(
-    queries: QuerySet, keys: Sequence[str], group_column: str | None, time_column: str | None, seed: int
+    queries: QuerySet,
+    keys: Sequence[str],
+    group_column: str | None,
+    time_column: str | None,
+    seed: int,
+    *,
+    meaning: bool = False,
 ) -> tuple[MemoryPart | None, list[PartRecord]]:
-    """Return memory with the parts that pay, and what was found about each; None if none does."""
+    """Return memory with the parts that pay, and what was found about each; None if none does.
+
+    `meaning` tells whether vectors of queries say more than their letters do.
+    """
     if not can_remember(queries):
         return None, []
-    memory = QueryMemory.of(queries, keys)
-    rungs = RUNGS if keys else RUNGS[:-1]
+    memory = QueryMemory.of(queries, keys, meaning=meaning)
+    rungs = _rungs(memory)
     trials = list(_trials(queries, memory, rungs, group_column, time_column, seed))
     if not trials:
         return None, []
     kept, records = rungs[0], []
     for number, rung in enumerate(rungs[1:], 1):
+        if rung.meaning and rung.keys != kept.keys:
+            continue
         before = rungs.index(kept)
         tested = [trial.compare(number, before) for trial in trials]
         pays = all(gain > 0 or p > _CHANCE for gain, p in tested) and any(
@@ -215,12 +266,14 @@ def choose_memory(
         )
         near, far = (trials[0].mean_gain(number, before, own) for own in (trials[0].near, ~trials[0].near))
         cost = sum(trial.seconds for trial in trials) / sum(trial.n_timed for trial in trials) * 1e3
-        share = len(rung.columns(keys)) / len(rungs[-1].columns(keys))
+        share = len(rung.columns(memory)) / len(memory.names)
         records.append(PartRecord(rung.part, pays, min(gain for gain, _ in tested), near, far, cost * share))
         kept = rung if pays else kept
     if kept is rungs[0]:
         return None, records
-    return MemoryPart(memory, kept.columns(keys), queries.qid.astype(np.str_)), records
+    if not kept.meaning:
+        memory = QueryMemory.of(queries, keys)
+    return MemoryPart(memory, kept.columns(memory), GrowingRows(queries.qid.astype(np.str_))), records
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,13 +323,15 @@ def _trials(
     time_column: str | None,
     seed: int,
 ) -> Iterator[_Trial]:
-    """Yield trials with queries held out at random, and by family; or the last ones in time."""
-    family = memory.index.families()
+    """Yield trials with queries held out at random, and by family; or the last quarter in time, in whole periods."""
+    family = memory.families()
     if group_column is not None:
         family = connected(family, groups_of(queries, group_column))
     if time_column is not None:
-        times = groups_of(queries, time_column)
-        folds = [(np.unique(times, return_inverse=True)[1] == len(np.unique(times)) - 1).astype(np.int64)]
+        period = periods_of(queries, time_column)
+        later = np.cumsum(np.bincount(period)[::-1])[::-1]  # queries of each period and those after it
+        border = min(int(np.sum(later * _SPLITS > len(queries))), int(period.max()))
+        folds = [(period >= border).astype(np.int64)]
         used = [1]
     else:
         by_group = np.arange(len(queries)) if group_column is None else groups_of(queries, group_column)
@@ -312,7 +367,7 @@ def _try(
     shuffled = rng.permutation(len(others))
     learned = np.zeros(len(others), dtype=np.bool_)
     learned[shuffled[np.cumsum(queries.sizes[others][shuffled]) <= _MOST_ROWS]] = True
-    if not len(asked) or not len(others):
+    if len(asked) < 2 or not len(others):  # nothing can be compared
         return None
     test, rest = queries[asked], queries[others]
     known = memory.take(others)
@@ -320,16 +375,22 @@ def _try(
     start = perf_counter()
     later = known.columns(test)
     seconds = perf_counter() - start
-    nearest = known.nearest(known.asked(test))[1][:, 0]
+    near = _are_near(known, test)
     train = rest if learned.all() else rest[learned]
     try:
         quality = [
-            _quality(train, test, seen[:, own], later[:, own]) for rung in rungs for own in [rung.columns(memory.keys)]
+            _quality(train, test, seen[:, own], later[:, own]) for own in [rung.columns(memory) for rung in rungs]
         ]
     except DataError:  # no query has different grades
         return None
-    repeated = np.isin(memory.key[asked], known.key)
-    return _Trial(np.array(quality), family[asked], (nearest > FAMILY) | repeated, seconds, len(test))
+    return _Trial(np.array(quality), family[asked], near, seconds, len(test))
+
+
+def _are_near(known: QueryMemory, queries: QuerySet) -> NDArray[np.bool_]:
+    """Return which queries have a known near-duplicate, by letters or meaning."""
+    asked = known.asked(queries)
+    near: NDArray[np.bool_] = np.isin(asked.key, known.key) | (known.nearest(asked)[1][:, 0] > FAMILY)
+    return near | (known.nearest_in_meaning(asked)[1] > IN_MEANING).any(axis=1)
 
 
 def _quality(train: QuerySet, test: QuerySet, seen: Float32, later: Float32) -> Float64:
@@ -343,8 +404,9 @@ def _quality(train: QuerySet, test: QuerySet, seen: Float32, later: Float32) -> 
 def weights_that_pay(training: BagTraining, judged: QuerySet) -> tuple[BagTraining, PartRecord]:
     """Return the training of trees that see the score of the query's own model, or of trees that do not.
 
-    Members of both leave out fold after fold, until enough queries were held out; finished members are not lost. Each
-    side is blended as it would rank. Weights stay unless they lose: with few queries no test could tell.
+    Members of both leave out fold after fold, until enough queries were held out, one side is likely better, or half of
+    the folds show that neither is; finished members are not lost. Each side is blended as it would rank. Weights stay
+    unless they lose: with few queries no test could tell.
     """
     for block in range(len(training.folds[0])):
         training.make_table((0, block))
@@ -361,7 +423,8 @@ def weights_that_pay(training: BagTraining, judged: QuerySet) -> tuple[BagTraini
         out = QuerySet.concat(queries)
         with_weights, without = (_blended_quality(np.concatenate(of_folds), out) for of_folds in scores)
         found = compare_paired(with_weights, without)
-        if found.n >= _ENOUGH or found.p < _CLEAR:
+        alike = found.p > _CHANCE and 2 * (number + 1) >= training.n_members
+        if found.n >= _ENOUGH or found.p < _LIKELY or alike:
             break
     kept = found.mean_difference >= 0
     return sides[0 if kept else 1], PartRecord(WEIGHTS, kept, found.mean_difference)

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
-from kinrank.describe import Describer
-from kinrank.describe.blocks import Spec
 from kinrank.errors import ParameterError
+from kinrank.kin import Describer
+from kinrank.kin.blocks import Spec
 from kinrank.learn import make_learner
 from kinrank.learn._prepare import Missing, Scale
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin._trees import TreeSample
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker
 
 MOST_TREES = 300
 """Most trees of each member, if `trees` is not set."""

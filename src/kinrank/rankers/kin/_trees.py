@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.arrays import Float32, Float64, Int64, State
-from kinrank.data.blocks import Sample
+from kinrank.data.blocks import Sample, Store
 from kinrank.data.hashes import hash_ids
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import VECTORS
-from kinrank.describe.blocks import relative_features, standardize
 from kinrank.errors import DamagedFolderError, DataError
+from kinrank.kin.blocks import relative_features, standardize
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, TaskCost, start_measuring
-from kinrank.rankers._local.intermediate import Store
 from kinrank.rankers._local.nearest import NeighborRanker
 from kinrank.rankers._local.neighbor_model import LocalPrediction
 from kinrank.rankers.cells._training import CellPlan
@@ -97,18 +96,13 @@ class TreeSample:
         >>> TreeSample(0.3, "movie").of(queries).query_columns["movie"].tolist()
         ['a', 'c', 'a']
         """
-        return _without_other_columns(self._choose(queries), self.group_column)
-
-    def _choose(self, queries: QuerySet) -> QuerySet:
         if self.group_column is None or self.share == 1.0:
-            return Sample((), self.share).of(queries)
-        hashes = hash_ids(queries.query_columns[self.group_column])
-        return queries[hashes < np.uint64(self.share * 2.0**64)]
-
-
-def _without_other_columns(queries: QuerySet, group_column: str | None) -> QuerySet:
-    columns = {name: values for name, values in queries.query_columns.items() if name in (VECTORS, group_column)}
-    return queries.replace(query_columns=columns, doc_id=None)
+            queries = Sample((), self.share).of(queries)
+        else:
+            hashes = hash_ids(queries.query_columns[self.group_column])
+            queries = queries[hashes < np.uint64(self.share * 2.0**64)]
+        kept = {name: each for name, each in queries.query_columns.items() if name in (VECTORS, self.group_column)}
+        return queries.replace(query_columns=kept, doc_id=None)
 
 
 def only_judgments(kept: JudgedBlocks, group_column: str | None) -> QuerySet:
@@ -384,8 +378,10 @@ class BagTraining:
 
     def _make_member(self, repeat: int, held_out: int) -> State:
         seen, out = self.split(repeat, held_out, range(len(self.folds[repeat])))
-        member = _copy_with_seed(self.settings, self.seed_of(repeat, held_out)).fit(seen, validation=out)
-        return self.keep_member(repeat, held_out, member, member.validation_ndcg_)
+        seed = self.settings.seed + repeat * self.n_members + held_out
+        member = _copy_with_seed(self.settings, seed).fit(seen, validation=out)
+        state = {**member.get_state(), "curve": member.validation_ndcg_}
+        return self._kept(_name(self.kind, repeat, held_out), state)
 
     def split(self, repeat: int, held_out: int, blocks: Iterable[int]) -> tuple[QuerySet, QuerySet]:
         """Return what trees see of the queries of some blocks: of all folds but one, and of that one."""
@@ -395,14 +391,6 @@ class BagTraining:
             seen.append(table[fold != held_out])
             out.append(table[fold == held_out])
         return _together(seen), _together(out)
-
-    def seed_of(self, repeat: int, held_out: int) -> int:
-        """Return the seed of a member."""
-        return self.settings.seed + repeat * self.n_members + held_out
-
-    def keep_member(self, repeat: int, held_out: int, member: LambdaMART, curve: Float64) -> State:
-        """Keep a trained member and its NDCG@10 on the left-out fold after each tree."""
-        return self._kept(_name(self.kind, repeat, held_out), {**member.get_state(), "curve": curve})
 
     def _scores(self, members: Sequence[LambdaMART], repeat: int, block: int) -> Float64:
         """Return the standardized out-of-fold scores of trees, local and global model of a block."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
@@ -17,11 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.normalization import normalize
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import Describer
-from kinrank.describe.blocks import Spec
-from kinrank.describe.encoders import Encoder, EncoderSpec
+from kinrank.data.texts import VECTORS
 from kinrank.errors import ParameterError
-from kinrank.learn._forest import Forest
+from kinrank.kin import Describer
+from kinrank.kin.blocks import Spec
+from kinrank.kin.encoders import Encoder, EncoderSpec
+from kinrank.kin.encoders.guard import EncoderGuard
 from kinrank.learn._prepare import Missing, Scale
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.memory._reasons import Reasons, reasons_of, texts_like
@@ -31,7 +32,15 @@ from kinrank.parallel import n_threads_of, use_threads
 from kinrank.rankers._local.explanation import named
 from kinrank.rankers._local.model import coefficient_rows
 from kinrank.rankers._local.neighbor_model import JudgedQueries
-from kinrank.rankers._local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
+from kinrank.rankers._local.texts import (
+    encode_texts,
+    encoder_state,
+    fit_encoder,
+    guard_of,
+    guarded,
+    has_meaning,
+    restore_encoder,
+)
 from kinrank.rankers.base import LinearWeights, Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.cells.ranker import CellRanker
@@ -46,7 +55,7 @@ from kinrank.rankers.kin._settings import check_settings, tree_settings, weight_
 from kinrank.rankers.kin._stand_in import BoostedWeights, boosted, fit_stand_ins
 from kinrank.rankers.kin._trees import importances, weights_differ
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.knn import KnnRanker
 from kinrank.store import ModelRecord, nest, unnest
 
 _HARDLY_USED = 0.01
@@ -114,10 +123,14 @@ class KinRanker(WeightedRanker, Ranker):
         Learn trees from a sample of about this many queries, with all queries of a group or none. Needs `n_cells`.
         None: from all of them; when training from disk, from 50,000, or as many as fit in 3 GB.
     describe : str, list, dict, Describer or "auto"
-        How a query becomes a point, see `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates and, if
+        How a query becomes a point, see `kinrank.kin.Describer`. ``"auto"``: summaries of its candidates and, if
         there are texts or vectors, its text.
     encoder : str, object or function, optional
-        How a query's text becomes a vector; see `KnnRanker`.
+        How a query's text becomes a vector. ``"ngrams"`` knows its letters only; with any other, or with vectors that
+        come with the queries, kin are found by letters and by meaning. See `kinrank.kin.encoders.make_encoder`:
+        ``"sentence-transformers:NAME"``, ``"model2vec:NAME"``, ``"fastembed:NAME"``, ``"openai:http://HOST/v1#MODEL"``,
+        an object with ``encode``, or a function. If it is down or slow when queries are ranked, kin are found by
+        letters only: `guard_` counts that.
     reference : str or int, optional
         The feature (such as BM25) whose best candidates describe the query.
     group_column : str, optional
@@ -135,6 +148,8 @@ class KinRanker(WeightedRanker, Ranker):
 
     Attributes
     ----------
+    guard_ : EncoderGuard or None
+        Stands in for an encoder that is down, and counts its failures; None with ``"ngrams"`` or given vectors.
     memory_ : MemoryPart or None
         What is remembered, and which columns of it trees see; None if memory does not pay, or needs what there is not.
     parts_ : list of PartRecord
@@ -153,8 +168,6 @@ class KinRanker(WeightedRanker, Ranker):
         The judged queries of the local model, with those added later; with cells, the one nearest to each center.
     members_ : list of LambdaMART
         The bag; empty if there were too few queries to hold any out, and the global model ranks alone.
-    forest_ : Forest
-        The trees of all members.
     model_ : KinModel
         All of these parts.
     feature_importances_ : float64 array of shape (features,)
@@ -183,10 +196,10 @@ class KinRanker(WeightedRanker, Ranker):
         text=True,
         missing=True,
     )
-    enabling_settings: ClassVar[Mapping[str, str]] = {"merges": "n_cells"}
     model_: KinModel
     unseen_: JudgedQueries
     encoder_: Encoder | None
+    guard_: EncoderGuard | None = None
     memory_: MemoryPart | None = None  # trained from disk, it has none
     chosen_: ChosenPart | None = None
     base_: BasePart | None = None
@@ -247,7 +260,7 @@ class KinRanker(WeightedRanker, Ranker):
         cells = self.n_cells is not None
         alone = self.base is None
         remembers = self.memory or self.evidence is not None
-        return replace(self._capabilities, weights=alone, merges=cells, replaces=not cells, remembers=remembers)
+        return replace(self._capabilities, weights=alone, replaces=not cells, remembers=remembers)
 
     # --- fitting --------------------------------------------------------------------------------------------------
 
@@ -255,15 +268,18 @@ class KinRanker(WeightedRanker, Ranker):
         check_settings(self, queries)
         with nullcontext() if self.n_jobs is None else use_threads(n_threads_of(self.n_jobs)):
             self.encoder_ = fit_encoder(self.encoder, queries)
-            self.memory_, self.chosen_, self.base_, self.parts_ = None, None, None, []
+            self.memory_, self.chosen_, self.base_, self.guard_, self.parts_ = None, None, None, None, []
             from_clicks = weights_differ(queries)
             seen = encode_texts(self.encoder_, queries)
+            if VECTORS in seen.query_columns:
+                self.guard_ = guard_of(self.encoder_, seen.query_columns[VECTORS].shape[1])
             if self.base is not None:
                 self.base_, seen = fit_base(self.base, seen, self.group_column, self.seed)
             # Grades from clicks tell how often a document was shown, and so would what is remembered of them.
             if self.memory and tree_settings(self).learns and not from_clicks:
                 made = self.group_column, self.time_column, self.seed
-                self.memory_, self.parts_ = choose_memory(seen, tuple(self.keys or ()), *made)
+                meaning = has_meaning(self.encoder_, seen)
+                self.memory_, self.parts_ = choose_memory(seen, tuple(self.keys or ()), *made, meaning=meaning)
             columns = None if self.memory_ is None else self.memory_.of_training(seen, *made)
             model = KinFitting(self, memory=columns).fit(seen)
             self.set_model(model, unseen=queries.qid[:0])
@@ -292,11 +308,6 @@ class KinRanker(WeightedRanker, Ranker):
     def n_trees_(self) -> int:
         """The number of trees of each member."""
         return self.members_[0].n_trees_ if self.members_ else 0
-
-    @property
-    def forest_(self) -> Forest | None:
-        """The trees of all members; None without any."""
-        return self.model_.forest
 
     @property
     def shares_(self) -> dict[str, float]:
@@ -347,7 +358,16 @@ class KinRanker(WeightedRanker, Ranker):
     # --- ranking --------------------------------------------------------------------------------------------------
 
     def _predict(self, queries: QuerySet) -> Float64:
-        return self._with_choices(queries, self.model_.scores(self.encoded(queries), self._remembered(queries)))
+        return self._with_choices(queries, self._model_scores(queries))
+
+    def _model_scores(self, queries: QuerySet) -> Float64:
+        """Return the scores before what people chose for this query."""
+        encoded = self._described(queries)
+        return self.model_.scores(encoded, self._remembered(encoded))
+
+    def _described(self, queries: QuerySet) -> QuerySet:
+        """Return queries to rank as `encoded` does, but with vectors of zeros if the encoder is down."""
+        return self.encoded(guarded(self.guard_, queries))
 
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
         ingredients = self._ingredients(queries)
@@ -360,7 +380,7 @@ class KinRanker(WeightedRanker, Ranker):
     def draw(self, queries: QuerySet, seed: int) -> tuple[Float64, Float64]:
         """Return the scores of grouped queries, and scores by rates of choices drawn from what they may be."""
         self.check_features(queries.feature_names)
-        scores = self.model_.scores(self.encoded(queries), self._remembered(queries))
+        scores = self._model_scores(queries)
         return (scores, scores) if self.chosen_ is None else self.chosen_.draw(queries, scores, seed)
 
     def remembered(self, query: QuerySet, most: int) -> list[str]:
@@ -381,12 +401,12 @@ class KinRanker(WeightedRanker, Ranker):
     def remembering(self, queries: QuerySet) -> Self:
         """Return a copy whose memory has further judged queries, for queries like them. Nothing else learns them."""
         other = self.copy()
-        other.memory_ = None if self.memory_ is None else self.memory_.added(queries)
+        other.memory_ = None if self.memory_ is None else self.memory_.added(self.encoded(queries))
         return other
 
     def nearest_texts(self, query: QuerySet, least: float) -> list[str]:
         """Return the texts of the known queries whose similarity to one query is above `least`, most similar first."""
-        return [] if self.memory_ is None else texts_like(self.memory_.memory, query, least)
+        return [] if self.memory_ is None else texts_like(self.memory_.memory, self._described(query), least)
 
     def boosted_weights(self, queries: QuerySet) -> BoostedWeights:
         """Return the weights of one query, and what is added to the weighted sum of each candidate for what was chosen.
@@ -394,22 +414,23 @@ class KinRanker(WeightedRanker, Ranker):
         The boost of a document lifts or lowers it to where it belongs; it is 0 where people have not looked.
         """
         linear = self.weights_with_fidelity(queries)
-        scores = self.model_.scores(self.encoded(queries), self._remembered(queries))
+        scores = self._model_scores(queries)
         values = np.nan_to_num(queries.X)
         if self.normalization is not None:
             values = normalize(queries.X, queries.offsets, self.normalization)
         return boosted(linear, values, queries, scores, self.chosen_)
 
     def _remembered(self, queries: QuerySet) -> Float32 | None:
-        """Return the columns of memory that trees see."""
+        """Return the columns of memory that trees see of encoded queries."""
         return None if self.memory_ is None else self.memory_.columns(queries)
 
     def _ingredients(self, queries: QuerySet) -> IngredientScores:
-        return self.model_.ingredients(self.encoded(queries), self._remembered(queries))
+        encoded = self._described(queries)
+        return self.model_.ingredients(encoded, self._remembered(encoded))
 
     def _query_weights(self, queries: QuerySet) -> LinearWeights:
+        queries = self._described(queries)
         ingredients = self._ingredients(queries)
-        queries = self.encoded(queries)
         prior = coefficient_rows(self.model_.linear_models(ingredients.local), queries.n_features)
         if self.normalization is not None:
             queries = queries.replace(X=normalize(queries.X, queries.offsets, self.normalization))
@@ -437,7 +458,7 @@ class KinRanker(WeightedRanker, Ranker):
     @takes_arrays
     def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[KinExplanation]:
         """Explain each query: its kin, its weights, and what each ingredient adds to each score."""
-        queries = self.encoded(self._queries(X, **arrays))
+        queries = self._described(self._queries(X, **arrays))
         ingredients = self._ingredients(queries)
         blended = ingredients.scores * self.model_.share_of_each
         trees = split_trees(self.members_, queries, blended[:, 0], ingredients.table, self.model_.view)
@@ -463,11 +484,6 @@ class KinRanker(WeightedRanker, Ranker):
     def local_(self) -> KnnRanker | CellRanker:
         """The local part, with its own `explain` and `weights`."""
         return self.model_.local
-
-    @property
-    def unseen_qid_(self) -> NDArray[Any]:
-        """The judged queries that the other parts have not been fitted on."""
-        return self.unseen_.qid
 
     @property
     def qid_(self) -> NDArray[Any]:
@@ -499,16 +515,12 @@ class KinRanker(WeightedRanker, Ranker):
             raise ParameterError("cells do not keep the ids of their queries: pass the queries themselves to forget")
         return self.local_
 
-    @property
-    def _cells(self) -> CellRanker:
-        if not isinstance(self.local_, CellRanker):
-            raise ParameterError("this needs sums over cells: fit with n_cells=, or use add and remove")
-        return self.local_
-
     def prepare_to_learn(self) -> Self:
         """Compute what the first `add` or `remove` after loading would take longer for."""
         if isinstance(self.local_, KnnRanker):
             self.local_.prepare_to_learn()
+        if self.memory_ is not None:
+            self.memory_ = self.memory_.prepared()
         return self
 
     @takes_arrays
@@ -526,7 +538,9 @@ class KinRanker(WeightedRanker, Ranker):
         if self.chosen_ is not None:
             self.chosen_ = self.chosen_.added(queries)
         self.names_ = self.names_.added(queries)
-        self._set_unseen(queries.qid)
+        if not len(self.unseen_):
+            self.unseen_ = JudgedQueries(queries.qid[:0])  # of the type of the ids
+        self.unseen_.add(queries.qid[self.unseen_.find(queries.qid) < 0])
         return self
 
     def check_learnable(self, queries: QuerySet) -> None:
@@ -550,7 +564,9 @@ class KinRanker(WeightedRanker, Ranker):
         The trees forget them with the next fit. Needs `n_cells`; see `CellRanker.forget`.
         """
         queries = self.encoded(self._queries(X, y, **arrays))
-        self._cells.forget(queries)
+        if not isinstance(self.local_, CellRanker):
+            raise ParameterError("this needs sums over cells: fit with n_cells=, or use add and remove")
+        self.local_.forget(queries)
         self._forget(queries.qid)
         self._drop_unseen(queries.qid)
         return self
@@ -561,41 +577,12 @@ class KinRanker(WeightedRanker, Ranker):
         if self.chosen_ is not None:
             self.chosen_ = self.chosen_.without(qid)
 
-    @takes_arrays
-    def fit_alike(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
-        """Return a new ranker with the trees and cells of this one, whose local part learns from other judged queries.
-
-        Such rankers can be merged, on whatever machine they were fitted. Needs `n_cells`.
-        """
-        queries = self.encoded(self._queries(X, y, **arrays))
-        return self.with_cells(self._cells.fit_alike(queries), queries.qid)
-
-    def with_cells(self, cells: CellRanker, unseen: NDArray[Any]) -> Self:
-        """Return a copy with another local part; the trees stay. `unseen` are its queries, as far as known."""
-        other = self.copy()
-        other.model_, other.unseen_ = replace(other.model_, local=cells), JudgedQueries(unseen)
-        return other
-
-    def merge(self, other: Self) -> Self:
-        """Add the judged queries of another ranker to the local part of this one; the trees stay until the next fit.
-
-        Both must have the same scaling, description and cells; see `fit_alike`. Needs `n_cells`.
-        """
-        self._cells.merge(other._cells)
-        self._set_unseen(other.unseen_qid_)
-        return self
-
     def copy(self) -> Self:
         """Return a fitted copy that shares the learned arrays and the trees; what it learns later, it learns alone."""
         other = super().copy()
         other.model_ = replace(self.model_, local=self.local_.copy())
         other.unseen_ = copy(self.unseen_)
         return other
-
-    def _set_unseen(self, qid: NDArray[Any]) -> None:
-        if not len(self.unseen_):
-            self.unseen_ = JudgedQueries(qid[:0])  # of the type of the ids
-        self.unseen_.add(qid[self.unseen_.find(qid) < 0])
 
     def _drop_unseen(self, qid: NDArray[Any]) -> None:
         positions = self.unseen_.find(qid)
@@ -605,7 +592,7 @@ class KinRanker(WeightedRanker, Ranker):
 
     def get_state(self) -> State:
         """Return everything learned."""
-        numbers = {"n_neighbors": np.array(self.n_neighbors_), "unseen_qid": self.unseen_qid_}
+        numbers = {"n_neighbors": np.array(self.n_neighbors_), "unseen_qid": self.unseen_.qid}
         in_memory = self.evidence is None or isinstance(self.evidence, Evidence)  # or loaded with the model
         parts = nest(
             memory={} if self.memory_ is None else self.memory_.get_state(),
@@ -633,6 +620,8 @@ class KinRanker(WeightedRanker, Ranker):
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
         self.encoder_ = restore_encoder(self.encoder, state)
+        if self.encoder_ is not None:
+            self.guard_ = guard_of(self.encoder_, len(unnest(state, "encoder")["probe"]))
         self.memory_, self.parts_ = MemoryPart.from_state(unnest(state, "memory")), []
         self.chosen_ = ChosenPart.from_state(unnest(state, "chosen"), self.evidence)
         self.base_ = restored(self.base, self.feature_names_, unnest(state, "base"))

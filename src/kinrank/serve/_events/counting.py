@@ -353,16 +353,12 @@ class Tally:
             self._write_counts(erased)
 
     def _write_counts(self, counts: dict[tuple[int, int], Cells]) -> None:
-        rows = [
-            (self.model, *key, sum(looks for looks, _ in cells.values()) / UNIT, _dumps(cells), self.revision)
-            for key, cells in counts.items()
-        ]
+        rows = [(self.model, *key, _dumps(cells), self.revision) for key, cells in counts.items()]
         insert(
             self.execute,
             "kinrank_counts",
             rows,
-            "(model, query, day) DO UPDATE SET looks = excluded.looks, cells = excluded.cells, "
-            "revision = excluded.revision",
+            "(model, query, day) DO UPDATE SET cells = excluded.cells, revision = excluded.revision",
         )
 
 

@@ -21,8 +21,7 @@ from kinrank.serve._database import open_database, parts, placeholders
 from kinrank.serve._events.clients import ClientHashes
 from kinrank.serve._events.store import CellRow, ClickRecord, EventStore, ListRecord
 from kinrank.serve._served_model import Follower, ServedModel
-from kinrank.serve.observer import Observer
-from kinrank.serve.settings import Settings
+from kinrank.serve.messages import Observer
 
 
 class EvidenceFeed(Follower):
@@ -169,11 +168,6 @@ class EventLog:
         """How many lists and clicks this process has stored, and how many lists count as those of their caller."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when there is something to count."""
-
-    @classmethod
-    def of(cls, address: str, settings: Settings, secret: bytes) -> EventLog:
-        """Return the events of a service."""
-        return cls(address, min_clients=settings.min_clients, days=settings.choice_days, secret=secret)
 
     def now(self) -> float:
         """Return the seconds since 1970; by the clock of this machine until the database has told its own."""

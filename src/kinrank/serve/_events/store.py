@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kinrank.memory._votes import RankCurve
-from kinrank.serve._audit import record
 from kinrank.serve._database import (
     Database,
     Execute,
@@ -65,7 +64,6 @@ _PAGE = 5_000  # changed queries and days that are read at a time
 _MARKS = 10_000  # that are kept; a reader that is further behind reads everything
 _DELETED = 2_000  # rows that expire in one transaction
 _COUNTED = 100_000  # lists that wait are counted up to this number
-_BEFORE = ("kinrank_cells", "kinrank_crowds", "kinrank_choosers")  # of an earlier version
 
 
 class CellRow(NamedTuple):
@@ -173,7 +171,7 @@ class EventStore:
         return int(sum(found))
 
     def _resolve(self) -> None:
-        """Look up the queries of lists that were not known when they were clicked, and of those of earlier versions."""
+        """Look up the queries of lists that were not known when they were clicked."""
         with self.database.reading() as execute:
             if not execute("SELECT 1 FROM kinrank_news LIMIT 1", ()):
                 return
@@ -351,7 +349,6 @@ class EventStore:
             for model, given in votes.items():
                 tally = Tally(execute, model, revision, self.min_clients)
                 tally.withdraw(given, clients, kept_since=2**62 if oldest is None else oldest)
-            record(execute, "forgot", "a client", f"{len(removed)} lists")
             return len(removed)
 
     def expire(self, raw_before: int, cells_before: int, seconds: float = math.inf) -> bool:
@@ -361,10 +358,8 @@ class EventStore:
         """
         end = time.monotonic() + seconds
         raw = ("kinrank_lists", "list"), ("kinrank_clicks", "event"), ("kinrank_explored", "list")
-        counted = [("kinrank_counts", "model, query, day")]
-        counted += [(table, "model, query, document") for table in _BEFORE]
-        votes = "kinrank_votes", "client, day, model, query"
-        for before, tables in ((raw_before, (*raw, votes)), (cells_before, counted)):
+        votes, counted = ("kinrank_votes", "client, day, model, query"), ("kinrank_counts", "model, query, day")
+        for before, tables in ((raw_before, (*raw, votes)), (cells_before, (counted,))):
             for table, key in tables:
                 while self._expire_rows(table, key, before):
                     if time.monotonic() > end:

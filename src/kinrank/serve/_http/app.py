@@ -21,33 +21,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import kinrank
-from kinrank.serve._audit import ACTOR
 from kinrank.serve._http import bodies, responses
 from kinrank.serve._http.bodies import EventsBody
-from kinrank.serve._http.endpoints import (
-    HOLD,
-    KEY,
-    LIST_PARAMETERS,
-    PARAMETERS,
-    REMOVE_PARAMETERS,
-    SESSION_HEADER,
-    Endpoints,
-    check_media_type,
-)
+from kinrank.serve._http.endpoints import HOLD, KEY, Endpoints, check_media_type
 from kinrank.serve._http.logs import add_log_fields, log_event
 from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.middleware import RequestMiddleware, Slots
 from kinrank.serve._http.openapi import Operation, openapi_document
 from kinrank.serve._http.responses import STATUS, HttpError, error_response, to_http_error
 from kinrank.serve._keys import Key, KeyRing, Role
-from kinrank.serve._models import SESSION
-from kinrank.serve._rules import Preview
 from kinrank.serve._search import Searcher
 from kinrank.serve.messages import QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.service import Service
 
-RERANK = ("/v1/rerank", "/v2/rerank", "/rerank")
-"""The first is documented; the others are what some clients send the same body to."""
+RERANK = ("/v1/rerank", "/v2/rerank")
+"""The first is documented; Cohere's `ClientV2`, and with it LangChain, sends the same body to the other."""
 _WITHOUT_MODELS = frozenset({*RERANK, "/v1/events", "/healthz", "/readyz", "/metrics"})
 EXIT_SECONDS = 20.0
 """Seconds after the drain until the process ends, whatever it does."""
@@ -75,7 +63,7 @@ def create_app(
     keys
         Accepted API keys. None opens query endpoints to everyone and closes admin endpoints.
     searcher
-        Search engine for /v1/search and the page; closed with the application.
+        Search engine for /v1/search; closed with the application.
     local_only
         Refuse requests whose ``Host`` is not this machine. Without keys, a page in a browser could otherwise send them
         under a name that it lets point here.
@@ -130,8 +118,7 @@ def create_app(
 
 
 def _operations(endpoints: Endpoints) -> list[Operation]:
-    query, editor, admin = Role.QUERY, Role.EDITOR, Role.ADMIN
-    rules, rule = endpoints.rules, responses.RuleResponse
+    query, admin = Role.QUERY, Role.ADMIN
     operations = [
         Operation("POST", "/v1/rank", endpoints.rank, query, bodies.RankBody, Ranking),
         Operation("POST", "/v1/weights", endpoints.weights, query, bodies.WeightsBody, QueryWeights),
@@ -144,16 +131,10 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
             "POST", "/v1/judgments/withdraw", endpoints.withdraw, admin, bodies.WithdrawBody, responses.WithdrawResponse
         ),
         Operation("POST", RERANK[0], endpoints.rerank.rerank, query, bodies.RerankBody, responses.RerankResponse),
-        *(Operation("POST", path, endpoints.rerank.rerank, query, bodies.RerankBody) for path in RERANK[1:]),
+        Operation("POST", RERANK[1], endpoints.rerank.rerank, query, bodies.RerankBody),
         Operation("POST", "/v1/events", endpoints.feedback.events, Role.EVENTS, EventsBody, responses.EventsResponse),
-        Operation("POST", "/v1/rules", rules.add_rule, editor, bodies.RuleBody, rule),
-        Operation("GET", "/v1/rules", rules.list_rules, editor, None, responses.RulesResponse, LIST_PARAMETERS),
-        Operation("DELETE", "/v1/rules", rules.remove_rule, editor, None, rule, REMOVE_PARAMETERS),
-        Operation("POST", "/v1/rules/preview", rules.preview_rule, editor, bodies.PreviewBody, Preview),
-        Operation("GET", "/v1/audit", endpoints.audit, admin, None, responses.AuditResponse, PARAMETERS),
-        Operation("POST", "/v1/model/reload", endpoints.reload, admin, bodies.ReloadBody, responses.ReloadResponse),
+        Operation("POST", "/v1/model/reload", endpoints.reload, admin, response=responses.ReloadResponse),
         Operation("GET", "/v1/model", endpoints.models, query, response=responses.ModelsResponse),
-        Operation("GET", "/v1/examples", endpoints.examples, query, response=responses.ExamplesResponse),
         Operation("GET", "/healthz", endpoints.healthz, response=responses.StatusResponse),
         Operation("GET", "/readyz", endpoints.readyz, response=responses.ReadyResponse),
         Operation("GET", "/metrics", endpoints.metrics, query),
@@ -161,35 +142,24 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
     if not endpoints.has_models:
         operations = [operation for operation in operations if operation.path in _WITHOUT_MODELS]
     document = msgspec.json.encode(openapi_document(operations))
-    pages = {name: _assemble(name) for name in ("page", "api")}
-    policies = {name: _page_policy(page) for name, page in pages.items()}
+    page = _assemble()
+    policy = {"Content-Security-Policy": _page_policy(page)}
 
     async def openapi(_: Request) -> Response:
         return Response(document, media_type=bodies.JSON)
 
-    def show(name: str) -> Response:
-        return Response(pages[name], media_type="text/html", headers={"Content-Security-Policy": policies[name]})
+    async def docs(_: Request) -> Response:
+        return Response(page, media_type="text/html", headers=policy)
 
-    async def show_page(_: Request) -> Response:
-        return show("page")
-
-    async def show_api(_: Request) -> Response:
-        return show("api")
-
-    unlisted = {"/openapi.json": openapi, "/docs": show_api} | ({"/": show_page} if endpoints.has_models else {})
+    unlisted = {"/openapi.json": openapi, "/docs": docs}
     return [*operations, *(Operation("GET", path, handler) for path, handler in unlisted.items())]
 
 
-_SCRIPTS = {"page": ("common.js", "page.js", "panels.js", "rules.js"), "api": ("common.js", "api.js")}
-
-
-def _assemble(name: str) -> str:
-    """Return a page with its style and its scripts inside, so that the policy can permit exactly these."""
+def _assemble() -> str:
+    """Return the page of the API with its style and its script inside, so that the policy can permit exactly these."""
     folder = files("kinrank.serve._http") / "pages"
-    style = folder.joinpath("page.css").read_text(encoding="utf-8")
-    script = "".join(folder.joinpath(each).read_text(encoding="utf-8") for each in _SCRIPTS[name])
-    page = folder.joinpath(f"{name}.html").read_text(encoding="utf-8")
-    return page.replace("/* page.css */", style).replace(f"/* {name}.js */", script)
+    page, style, script = (folder.joinpath(f"api.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
+    return page.replace("/* api.css */", style).replace("/* api.js */", script)
 
 
 def _page_policy(page: str) -> str:
@@ -213,9 +183,7 @@ def _authorized(
         key = _authorize(keys, request, operation.role, endpoints.open_roles)
         if operation.body is not None:
             check_media_type(request, packed=operation.body is bodies.RankBody)
-        SESSION.set(request.headers.get(SESSION_HEADER))
         request.scope[KEY] = key
-        ACTOR.set("" if key is None else key.name)
         with slots.hold(None if key is None else key.name) as request.scope[HOLD]:
             if operation.ranks:
                 await endpoints.reader.wait_for_revision(request)

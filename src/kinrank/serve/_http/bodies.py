@@ -21,11 +21,9 @@ from msgspec import Meta, Struct
 
 from kinrank.arrays import Float32
 from kinrank.data.ubi import changes_list, epoch_seconds
-from kinrank.engines._query_dsl import SearchOptions
 from kinrank.errors import DataError
 from kinrank.serve._events.log import Click, Shown
 from kinrank.serve._reranking import LIST, UNDO, VOTES, Vote
-from kinrank.serve._rules import DAYS, MAX_DAYS, MAX_PLACES, Action
 from kinrank.serve.messages import CandidateSet, JudgedQuery
 
 JSON = "application/json"
@@ -40,7 +38,6 @@ MAX_VECTOR = 8_192
 MAX_JUDGED = 100
 
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
-ModelName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 Number = Annotated[float, Meta(ge=-3e38, le=3e38)]  # the range of float32
 Ids = Annotated[list[Name], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 Names = Annotated[list[Name], Meta(min_length=1, max_length=MAX_FEATURES)]
@@ -50,9 +47,13 @@ RawRow = Annotated[msgspec.Raw, Meta(extra_json_schema=msgspec.json.schema(Row))
 Rows = Annotated[list[RawRow], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 Vector = Annotated[list[Number], Meta(min_length=1, max_length=MAX_VECTOR)]
 Columns = Annotated[dict[Name, Number], Meta(max_length=100)]
-TwoModels = Annotated[
-    list[ModelName],
-    Meta(min_length=2, max_length=2, description="Two models, or a model and engine for the engine's own order."),
+Arm = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=100,
+        description="The arm of an A/B test that the caller has chosen. It is logged, and returned.",
+    ),
 ]
 Source = Annotated[
     str, Meta(max_length=512, description="Who judged, such as the name of a person, a panel or a click model.")
@@ -62,18 +63,16 @@ Size = Annotated[int, Meta(ge=1, le=MAX_CANDIDATES)]
 Start = Annotated[int, Meta(ge=0, lt=MAX_CANDIDATES)]
 Fields = Annotated[list[Name], Meta(max_length=100)]
 Facets = Annotated[dict[Name, dict[str, Any]], Meta(max_length=50)]
-Places = Annotated[
-    int,
-    Meta(
-        ge=-MAX_PLACES,
-        le=MAX_PLACES,
-        description="The place of a pinned document, by default 1; or how many places a boosted one moves up, or down "
-        "if negative.",
-    ),
-]
 Keys = Annotated[
     dict[Name, Annotated[list[Name], Meta(min_length=1, max_length=MAX_CANDIDATES)]],
     Meta(description="Other values of each candidate by name, such as its site or brand, which memory keeps."),
+]
+Pinned = Annotated[
+    list[Name],
+    Meta(
+        max_length=MAX_CANDIDATES,
+        description="Documents that keep the places in which they come; others are ranked around them.",
+    ),
 ]
 AnyId = Name | int
 AnyIds = Annotated[list[AnyId], Meta(min_length=1, max_length=MAX_CANDIDATES)]
@@ -97,22 +96,24 @@ class ExplainBody(_Described, forbid_unknown_fields=True, kw_only=True):
 
 
 class RankBody(ExplainBody, forbid_unknown_fields=True, kw_only=True):
-    """Candidates to rank with one model, or with two whose rankings are interleaved."""
+    """Candidates to rank."""
 
-    interleave: TwoModels | None = None
+    pinned: Pinned = []
+    arm: Arm | None = None
 
 
 class PackedRankBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """A `RankBody` in MessagePack, with features and vector as little-endian float32, row by row."""
 
     ids: Ids
+    pinned: Pinned = []
     features: bytes
     feature_names: Names | None = None
     vector: bytes | None = None
     columns: Columns = {}
     keys: Keys = {}
     text: Text | None = None
-    interleave: TwoModels | None = None
+    arm: Arm | None = None
 
 
 class WeightsBody(_Described, forbid_unknown_fields=True, kw_only=True):
@@ -131,6 +132,7 @@ class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """The text of a query."""
 
     query: Text
+    pinned: Pinned = []
     start: Start = msgspec.field(default=0, name="from")
     size: Size = 10
     window: Size = 100
@@ -140,7 +142,7 @@ class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
     fields: Fields = []
     facets: Facets = {}
     explain: bool = False
-    interleave: TwoModels | None = None
+    arm: Arm | None = None
 
 
 class JudgedBody(_Described, forbid_unknown_fields=True, kw_only=True):
@@ -156,7 +158,6 @@ class JudgmentsBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """Judged queries that a model learns from."""
 
     queries: Annotated[list[JudgedBody], Meta(min_length=1, max_length=MAX_JUDGED)]
-    model: ModelName | None = None
     source: Source = ""
 
 
@@ -165,32 +166,6 @@ class WithdrawBody(Struct, forbid_unknown_fields=True, kw_only=True):
 
     qid: AnyId | None = None
     source: Source | None = None
-    model: ModelName | None = None
-
-
-class RuleBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A rule to add. It replaces the one for the same query and document."""
-
-    query: Text
-    action: Action
-    document: Name
-    places: Places | None = None
-    also_similar: Annotated[bool, Meta(description="Whether the rule is also for queries like this one.")] = False
-    days: Annotated[float, Meta(gt=0, le=MAX_DAYS, description="How long the rule holds.")] = DAYS
-    note: Annotated[str, Meta(max_length=512, description="Why.")] = ""
-
-
-class PreviewBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The query of a rule."""
-
-    query: Text
-    also_similar: bool = True
-
-
-class ReloadBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The model to load again from its folder."""
-
-    model: ModelName | None = None
 
 
 class RerankDocument(Struct):
@@ -215,16 +190,13 @@ class RerankBody(Struct, kw_only=True):
         Meta(description="Those of the retriever, higher is better; without them the order counts."),
     ] = None
     user: Annotated[str | None, Meta(description="Who asks: one person has one vote. Only a hash is stored.")] = None
-    model: Annotated[str | None, Meta(description="The model of the upstream reranker, if there is one.")] = None
+    model: Annotated[str | None, Meta(description="Any; the answer repeats it.")] = None
 
 
 B = TypeVar("B")
 _BODIES: tuple[type[Any], ...] = (
     SearchBody,
     WithdrawBody,
-    RuleBody,
-    PreviewBody,
-    ReloadBody,
     ExplainBody,
     RankBody,
     JudgmentsBody,
@@ -246,12 +218,12 @@ def parse(raw: bytes, body: type[B]) -> B:
     return parsed
 
 
-def parse_rank(raw: bytes, *, packed: bool) -> tuple[CandidateSet, tuple[str, str] | None]:
-    """Parse a ranking request. Return its candidates and the two models to interleave, if any."""
+def parse_rank(raw: bytes, *, packed: bool) -> tuple[CandidateSet, str | None]:
+    """Parse a ranking request. Return its candidates and the arm that it names, if any."""
     if packed:
         return _parse_packed_rank(raw)
     body = parse(raw, RankBody)
-    return to_candidates(body, to_matrix(body.features, raw), to_vector(body.vector)), pair_of(body.interleave)
+    return to_candidates(body, to_matrix(body.features, raw), to_vector(body.vector)), body.arm
 
 
 def parse_explain(raw: bytes) -> CandidateSet:
@@ -277,7 +249,7 @@ def parse_judgments(raw: bytes) -> tuple[JudgmentsBody, list[JudgedQuery | Judge
     ]
 
 
-def _parse_packed_rank(raw: bytes) -> tuple[CandidateSet, tuple[str, str] | None]:
+def _parse_packed_rank(raw: bytes) -> tuple[CandidateSet, str | None]:
     try:
         body = _PACKED_DECODER.decode(raw)
     except INVALID as error:
@@ -290,7 +262,7 @@ def _parse_packed_rank(raw: bytes) -> tuple[CandidateSet, tuple[str, str] | None
             f"got {len(body.features)} bytes"
         )
     features = np.frombuffer(body.features, dtype="<f4").reshape(n_candidates, width)
-    return to_candidates(body, features, _unpack_vector(body.vector)), pair_of(body.interleave)
+    return to_candidates(body, features, _unpack_vector(body.vector)), body.arm
 
 
 def to_matrix(rows: Sequence[Any], raw: bytes, path: str = "$.features") -> Float32:
@@ -332,7 +304,8 @@ def to_candidates(
     text = body.text or (body.query if isinstance(body, WeightsBody) else None)
     names = None if body.feature_names is None else tuple(body.feature_names)
     ids = [str(each) for each in body.ids or ()]
-    return CandidateSet(ids, features, names, vector, body.columns, text, body.keys)
+    pinned = frozenset(body.pinned if isinstance(body, RankBody | PackedRankBody) else ())
+    return CandidateSet(ids, features, names, vector, body.columns, text, body.keys, pinned)
 
 
 def _to_judged_query(body: JudgedBody, raw: bytes, number: int) -> JudgedQuery:
@@ -342,11 +315,6 @@ def _to_judged_query(body: JudgedBody, raw: bytes, number: int) -> JudgedQuery:
         raise DataError(f"query {body.qid!r} has no features: send them, or its text if an engine is attached")
     features = to_matrix(body.features, raw, f"$.queries[{number}].features")
     return JudgedQuery(str(body.qid), to_candidates(body, features, to_vector(body.vector)), body.grades)
-
-
-def to_options(body: WeightsBody | SearchBody) -> SearchOptions:
-    """Return what documents must match, and what is returned with them."""
-    return SearchOptions(body.filter, tuple(body.fields), body.facets)
 
 
 def parse_rerank(raw: bytes) -> RerankBody:
@@ -363,11 +331,6 @@ def _unpack_vector(raw: bytes | None) -> Float32 | None:
     if len(raw) % 4 or not 4 <= len(raw) <= 4 * MAX_VECTOR:
         raise DataError(f"vector must be 1 to {MAX_VECTOR} float32 values, got {len(raw)} bytes")
     return np.frombuffer(raw, dtype="<f4")
-
-
-def pair_of(names: list[str] | None) -> tuple[str, str] | None:
-    """Return the two models to interleave; None for none."""
-    return None if names is None else (names[0], names[1])
 
 
 # --- bodies of /v1/events: queries and events of User Behavior Insights (UBI) 1.3, as its collectors send them --------

@@ -6,12 +6,10 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import astuple, replace
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -22,45 +20,29 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from kinrank.engines._query_dsl import SearchOptions
-from kinrank.errors import (
-    DataError,
-    EngineError,
-    NotStoredError,
-    ParameterError,
-    StaleReplicaError,
-    StoreError,
-    StoreUnavailableError,
-    UnsupportedByModelError,
-)
-from kinrank.serve._audit import AuditEntry
+from kinrank.errors import DataError, NotStoredError, StaleReplicaError, StoreError, UnsupportedByModelError
 from kinrank.serve._events.log import RAW_DAYS, Shown
-from kinrank.serve._experiments import DRAW, ENGINE, arm_of, draw_for
 from kinrank.serve._http import bodies
 from kinrank.serve._http.bodies import parse_events
-from kinrank.serve._http.logs import REQUEST_ID, add_log_fields
+from kinrank.serve._http.logs import add_log_fields
 from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.middleware import STARTED, Hold, Lane
 from kinrank.serve._http.responses import (
-    AuditEntryResponse,
-    AuditResponse,
     EventsResponse,
     HttpError,
     JudgmentsResponse,
     ModelsResponse,
     ReadyResponse,
     ReloadResponse,
-    RulesResponse,
     StatusResponse,
     WithdrawResponse,
     json_response,
-    to_examples_response,
     to_model_status,
     to_rerank_response,
-    to_rule_response,
     to_search_response,
 )
 from kinrank.serve._keys import Key, Role
-from kinrank.serve._rules import MOST_KNOWN, Action, Rule, ended_words
+from kinrank.serve._ranking import DRAW, draw_for
 from kinrank.serve._search import Searcher
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
 from kinrank.serve.service import Service
@@ -70,7 +52,6 @@ from kinrank.serve.service import Service
 
 MODEL_HEADER = "x-kinrank-model"
 REVISION_HEADER = "x-kinrank-revision"
-SESSION_HEADER = "x-kinrank-session"
 CLIENT_HEADER = "x-kinrank-client"
 QUERY_HEADER = "x-kinrank-query"
 KEY = "kinrank.key"
@@ -164,34 +145,10 @@ class RequestReader:
         waited: float = request.scope.get(_WAITED, 0.0)
         return started + waited + self._settings.deadline
 
-    def seconds_left(self, request: Request) -> float:
-        """Return the seconds until the deadline."""
-        return max(0.0, self.expires(request) - time.perf_counter())
-
 
 def model_of(request: Request) -> str | None:
     """Return the name of the model that the request asks for; None for the default."""
     return request.headers.get(MODEL_HEADER)
-
-
-def model_named(request: Request, named: str | None) -> str | None:
-    """Return the name of the model that the header or the body of a request asks for; raise if they differ."""
-    header = model_of(request)
-    if header is not None and named is not None and header != named:
-        raise DataError(
-            f"{MODEL_HEADER} names the model {header[:100]!r} and the body {named[:100]!r}: name one of them"
-        )
-    return header if named is None else named
-
-
-def seed_of(request: Request) -> str:
-    """Return what decides how a list is made up, the same for all its pages: its id, or that of the request."""
-    return request.headers.get(QUERY_HEADER) or REQUEST_ID.get() or ""
-
-
-def is_packed(request: Request) -> bool:
-    """Return whether the body is MessagePack."""
-    return _media_type(request) == bodies.MSGPACK
 
 
 def check_media_type(request: Request, *, packed: bool) -> None:
@@ -274,8 +231,8 @@ class _Feedback:
             return None
         return f"{key.name} {request.client.host if request.client else ''}"
 
-    def begin(self, request: Request, *, may_explore: bool = True) -> None:
-        """Give the list of a request its id, which decides whether it explores, and how.
+    def begin(self, request: Request, arm: str | None) -> None:
+        """Give the list of a request its id, which decides whether it explores, and how. Log it with its arm, if any.
 
         A further page with the id of the first one has the same order.
         """
@@ -287,8 +244,10 @@ class _Feedback:
             if client and log is not None:
                 query_id = log.clients.sign(query_id, client, log.today)
         request.scope[_QUERY_ID] = query_id
-        is_open = may_explore and (key is None or key.name not in settings.unexplored)
+        is_open = key is None or key.name not in settings.unexplored
         DRAW.set(draw_for(query_id, settings.explore) if is_open else None)
+        if arm is not None:
+            add_log_fields(arm=arm, query_id=query_id)
 
     def answer(self, request: Request, ranking: R, text: str | None, documents: Sequence[str]) -> R:
         """Return a ranking with the id that events about it name, and remember the documents that are shown.
@@ -313,12 +272,10 @@ class _RerankEndpoints:
     def __init__(self, service: Service, reader: RequestReader) -> None:
         self._service = service
         self._reader = reader
-        self._upstream_lane = Lane("the upstream reranker", _ENGINE_CALLS)
         self._lane = Lane("the memory", 4)
 
     def close(self) -> None:
         """Start no more work."""
-        self._upstream_lane.close()
         self._lane.close()
 
     async def rerank(self, request: Request) -> Response:
@@ -333,170 +290,23 @@ class _RerankEndpoints:
         documents = [(None, each) if isinstance(each, str) else (each.id, each.text) for each in body.documents]
         n = body.top_n or len(documents)
         user = body.user or request.headers.get(CLIENT_HEADER) or None
-        scores, fallback = body.scores, None
-        if scores is None and reranker.upstream is not None:
-            try:
-                scores = await self._upstream_lane.run(
-                    lambda: reranker.prior(body.query, [text for _, text in documents], body.model),
-                    settings.rerank_seconds,
-                )
-            except (EngineError, TimeoutError, HttpError) as error:
-                fallback = self._fell_back(Fallback.UPSTREAM_DOWN, error)
+        fallback = None
         try:
             name, hits = await self._lane.run(
-                lambda: reranker.rerank(body.query, documents, scores, n, user), settings.deadline
+                lambda: reranker.rerank(body.query, documents, body.scores, n, user), settings.deadline
             )
         except (TimeoutError, HttpError) as error:
             fallback = self._fell_back(Fallback.LATE, error)
-            name, hits = reranker.in_given_order(scores, len(documents), n)
+            name, hits = reranker.in_given_order(body.scores, len(documents), n)
         except StoreError as error:
             fallback = self._fell_back(Fallback.MODEL_ERROR, error)
-            name, hits = reranker.in_given_order(scores, len(documents), n)
+            name, hits = reranker.in_given_order(body.scores, len(documents), n)
         return json_response(to_rerank_response(name, hits, body, fallback))
 
     def _fell_back(self, fallback: Fallback, error: Exception) -> Fallback:
         self._service.observer.fallback("memory", fallback)
         add_log_fields(fallback=fallback, detail=str(error) or type(error).__name__)
         return fallback
-
-
-# --- handlers of /v1/rules: what editors want for a query -------------------------------------------------------------
-
-
-LIST_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "history": ("true lists also rules that ended.", {"type": "string", "enum": ["true", "false"]}),
-    "effects": (
-        "true adds what people chose before the rules that hold and since.",
-        {"type": "string", "enum": ["true", "false"]},
-    ),
-}
-REMOVE_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "rule": ("The number of the rule.", {"type": "string", "pattern": "^[0-9]{1,18}$"})
-}
-
-
-class _RuleEndpoints:
-    """Handles /v1/rules."""
-
-    def __init__(self, service: Service, reader: RequestReader, searcher: Searcher | None) -> None:
-        self._service = service
-        self._reader = reader
-        self._searcher = searcher
-        self._lane = Lane("the rules", 2)
-
-    def close(self) -> None:
-        """Start no more work."""
-        self._lane.close()
-
-    async def add_rule(self, request: Request) -> Response:
-        """Add a rule for a query. It is durable when the response is sent, and holds on all replicas within 2 s."""
-        body = await self._reader.parse(request, partial(bodies.parse, body=bodies.RuleBody))
-        rule = Rule.new(
-            body.query,
-            body.action,
-            body.document,
-            places=body.places,
-            also_similar=body.also_similar,
-            author=_author(request),
-            note=body.note,
-            days=body.days,
-        )
-        await self._check_document(rule)
-        return json_response(to_rule_response(await self._run(lambda: self._service.rules.add(rule))))
-
-    async def _check_document(self, rule: Rule) -> None:
-        """Raise `DataError` if the attached engine does not know the document of a rule; if it is away, do nothing."""
-        if self._searcher is None or rule.action not in (Action.PIN, Action.BOOST):
-            return
-        engine, seconds = self._searcher.engine, self._service.settings.engine_seconds
-        with suppress(EngineError, ParameterError, HttpError):  # without its answer, the rule is taken as it is
-            logged = await self._lane.run(
-                lambda: engine.log(rule.query, [rule.document], timeout=seconds), seconds + 1, _ENGINE_LATE
-            )
-            if not logged.found[0]:
-                raise DataError(f"the engine has no document {rule.document!r}: check the id of the document")
-
-    async def list_rules(self, request: Request) -> Response:
-        """Return the rules that hold and, with history=true, those that ended; with effects=true what they changed."""
-        wanted = {name: _is_true(request, name) for name in LIST_PARAMETERS}
-
-        def listed() -> RulesResponse:
-            rules = self._service.rules.store.rules(history=wanted["history"])
-            effects = self._service.rules.effects(rules) if wanted["effects"] else {}
-            return RulesResponse([to_rule_response(rule, effects.get(rule.number)) for rule in rules])
-
-        return json_response(await self._run(listed))
-
-    async def remove_rule(self, request: Request) -> Response:
-        """End a rule. It stays in the history."""
-        given = request.query_params.get("rule", "")
-        if not (given.isascii() and given.isdecimal() and len(given) <= 18):
-            raise DataError(f"rule must be the number of a rule, as in DELETE /v1/rules?rule=7, got {given[:100]!r}")
-        removed = await self._run(lambda: self._service.rules.remove(int(given), _author(request)))
-        if removed is None:
-            known = await self._run(lambda: self._service.rules.store.rules(history=True))
-            ended = next((ended_words(rule) for rule in known if rule.number == int(given)), "see GET /v1/rules")
-            raise HttpError(404, "unknown-rule", f"there is no rule {given} that holds: {ended}")
-        return json_response(to_rule_response(removed))
-
-    async def preview_rule(self, request: Request) -> Response:
-        """Return the known queries that a rule would be for, and their share of the traffic."""
-        body = await self._reader.parse(request, partial(bodies.parse, body=bodies.PreviewBody))
-        others = self._judged_texts()
-        found = await self._run(
-            lambda: self._service.rules.preview(body.query, also_similar=body.also_similar, others=others)
-        )
-        return json_response(found)
-
-    def _judged_texts(self) -> list[str]:
-        """Return the texts of judged queries that the models know."""
-        served = [slot.current for slot in self._service.slots.values()]
-        texts = (text for model in served if model is not None for text in model.ranker.names_.texts.all())
-        return list(islice(texts, MOST_KNOWN))
-
-    async def _run(self, call: Callable[[], T]) -> T:
-        seconds = self._service.settings.judgment_seconds
-        message = f"the database did not respond within {seconds:g} seconds: try again, that is safe"
-        return await self._lane.run(call, seconds, partial(NotStoredError, message))
-
-
-def _is_true(request: Request, name: str) -> bool:
-    given = request.query_params.get(name, "false")
-    if given not in ("true", "false"):
-        raise DataError(f"{name} must be true or false, got {given[:100]!r}")
-    return given == "true"
-
-
-def _author(request: Request) -> str:
-    key: Key | None = request.scope[KEY]
-    return "" if key is None else key.name
-
-
-_MOST = 1_000
-PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "limit": (f"How many entries, at most {_MOST}.", {"type": "string", "pattern": "^[1-9][0-9]{0,2}$"}),
-    "before": ("Only entries before this time.", {"type": "string", "format": "date-time"}),
-}
-"""Parameters of the URL by name, with what each means and its schema."""
-
-
-def _to_response(entry: AuditEntry) -> AuditEntryResponse:
-    _, *others = astuple(entry)
-    return AuditEntryResponse(datetime.fromtimestamp(entry.time, UTC), *others)
-
-
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 1 <= int(text) <= _MOST):
-        raise DataError(f"limit must be from 1 to {_MOST}, got {text[:100]!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise DataError(f"before must be a time such as 2026-11-17T12:00:00Z, got {text[:100]!r}") from None
 
 
 _RELOAD_SECONDS = 60.0
@@ -522,12 +332,10 @@ class Endpoints:
         service.expected = self._rankings.__getitem__
         self.reader = RequestReader(service, metrics)
         self.feedback = _Feedback(service, self.reader)
-        self.rules = _RuleEndpoints(service, self.reader, searcher)
         self.rerank = _RerankEndpoints(service, self.reader)
         self.has_models = bool(service.slots)
         # Only lists that this service has handed out can be voted on, so that it is safe without keys.
         self.open_roles = {Role.QUERY} if service.reranker is None else {Role.QUERY, Role.EVENTS}
-        self._audit_lane = Lane("the audit log", 1)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
         self._insight_lane = Lane("weights and explanations", 4)
@@ -536,10 +344,9 @@ class Endpoints:
 
     def close(self) -> None:
         """Start no more work."""
-        for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane, self._audit_lane):
+        for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane):
             lane.close()
         self.feedback.close()
-        self.rules.close()
         self.rerank.close()
         self.reader.close()
 
@@ -552,14 +359,13 @@ class Endpoints:
     async def rank(self, request: Request) -> Response:
         """Rank candidates by their features. If anything goes wrong, they come back in the order they were sent."""
         with self._counted(request):
-            candidates, models = await self.reader.parse(request, partial(bodies.parse_rank, packed=is_packed(request)))
-            self.feedback.begin(request, may_explore=models is None)
-            arm, model, models = self._arm(request, models)
-            ranking = await self._rank(request, candidates, model, models, self.reader.expires(request))
+            packed = _media_type(request) == bodies.MSGPACK
+            candidates, arm = await self.reader.parse(request, partial(bodies.parse_rank, packed=packed))
+            self.feedback.begin(request, arm)
+            ranking = await self._rank(request, candidates, self.reader.expires(request))
         ranking = replace(ranking, arm=arm)
         self._service.count(ranking)
         _log_result(ranking)
-        ranking = self._service.rules.book.apply(ranking, candidates.text)
         ranking = self.feedback.answer(request, ranking, candidates.text, ranking.ids)
         if request.headers.get("accept") == bodies.MSGPACK:
             return Response(msgspec.msgpack.encode(ranking), media_type=bodies.MSGPACK)
@@ -571,7 +377,7 @@ class Endpoints:
         model = model_of(request)
         if candidates is not None:
             try:
-                left = self.reader.seconds_left(request)
+                left = max(0.0, self.reader.expires(request) - time.perf_counter())
                 found = await self._insight_lane.run(lambda: self._service.weights(candidates, model=model), left)
             except TimeoutError:
                 found = QueryWeights(
@@ -607,38 +413,31 @@ class Endpoints:
         )
         return json_response(why)
 
-    async def examples(self, request: Request) -> Response:
-        """Return the queries stored with the model, to rank them again."""
-        return json_response(to_examples_response(self._service.examples(model_of(request))))
-
     async def search(self, request: Request) -> Response:
         """Return candidates of the engine, ranked."""
         body = await self.reader.parse(request, partial(bodies.parse, body=bodies.SearchBody))
         searcher = self._require_engine()
         options = self._permitted(request, searcher, body)
-        models = bodies.pair_of(body.interleave)
-        self.feedback.begin(request, may_explore=models is None)
-        arm, model, models = self._arm(request, models)
+        self.feedback.begin(request, body.arm)
         result = await self._engine_lane.run(
             lambda: searcher.search(
                 body.query,
                 window=min(max(body.window, body.start + body.size), bodies.MAX_CANDIDATES),
                 vector=bodies.to_vector(body.vector),
                 columns=body.columns,
-                model=model,
+                pinned=body.pinned,
+                model=model_of(request),
                 options=options,
                 explain=body.explain,
-                interleaved=models,
-                seed=seed_of(request),
             ),
             self._engine_seconds,
             _ENGINE_LATE,
         )
-        result = replace(result, ranking=replace(result.ranking, arm=arm))
+        result = replace(result, ranking=replace(result.ranking, arm=body.arm))
         _log_result(result.ranking)
         if result.problem is not None:
             add_log_fields(remembered_problem=result.problem)
-        response = to_search_response(result, body, searcher.titles)
+        response = to_search_response(result, body)
         is_plain = body.filter is None and body.start == 0
         return json_response(self.feedback.answer(request, response, body.query if is_plain else None, response.ids))
 
@@ -647,23 +446,20 @@ class Endpoints:
     async def models(self, request: Request) -> Response:  # noqa: ARG002
         """Return the models in use."""
         default = self._service.default
-        models = {
-            name: to_model_status(rollout, default=name == default) for name, rollout in self._service.rollouts.items()
-        }
+        models = {name: to_model_status(slot, default=name == default) for name, slot in self._service.slots.items()}
         return json_response(ModelsResponse(models, self._searcher is not None, self._service.events is not None))
 
     async def reload(self, request: Request) -> Response:
         """Load a model's folder again. If it fails its self-test, the current model stays."""
-        raw = await self.reader.body(request)
-        body = bodies.parse(raw, bodies.ReloadBody) if raw else bodies.ReloadBody()
-        model = model_named(request, body.model)
+        model = model_of(request)
         served = await self._model_lane.run(lambda: self._service.reload(model), _RELOAD_SECONDS, _MODEL_LATE)
+        add_log_fields(model=model or self._service.default, version=served.version)
         return json_response(ReloadResponse(model or self._service.default, served.version))
 
     async def judgments(self, request: Request) -> Response:
         """Store judged queries for the model to learn from. They are durable when the response is sent."""
         body, queries = await self.reader.parse(request, bodies.parse_judgments)
-        model = model_named(request, body.model)
+        model = model_of(request)
         unknown = sum(isinstance(query, bodies.JudgedBody) for query in queries)
         judged = [query for query in queries if isinstance(query, JudgedQuery)]
         if unknown:
@@ -671,26 +467,20 @@ class Endpoints:
                 lambda: [self._judged_query(query) for query in queries], unknown * self._engine_seconds, _ENGINE_LATE
             )
         revision = await self._in_store(lambda: self._service.judge(judged, model=model, source=body.source))
-        return json_response(JudgmentsResponse(len(body.queries)), {REVISION_HEADER: str(revision)})
-
-    async def audit(self, request: Request) -> Response:
-        """Return what changed what is ranked, the newest first."""
-        limit, before = _limit(request.query_params.get("limit", "100")), request.query_params.get("before")
-        until = None if before is None else _seconds(before)
-        late = partial(StoreUnavailableError, "the database did not respond in time: try again")
-        entries = await self._audit_lane.run(
-            lambda: self._service.audit.read(limit=limit, before=until), self._settings.judgment_seconds, late
+        add_log_fields(
+            model=model or self._service.default, judged=len(judged), source=body.source, judgment_revision=revision
         )
-        return json_response(AuditResponse([_to_response(entry) for entry in entries]))
+        return json_response(JudgmentsResponse(len(body.queries)), {REVISION_HEADER: str(revision)})
 
     async def withdraw(self, request: Request) -> Response:
         """Withdraw the judgments of a query, of a source, or of a query by a source. The model forgets them."""
         body = await self.reader.parse(request, partial(bodies.parse, body=bodies.WithdrawBody))
         qid = None if body.qid is None else str(body.qid)
-        model = model_named(request, body.model)
+        model = model_of(request)
         withdrawn, revision = await self._in_store(
             lambda: self._service.withdraw(qid=qid, source=body.source, model=model)
         )
+        add_log_fields(model=model or self._service.default, withdrawn=withdrawn, judgment_revision=revision)
         return json_response(WithdrawResponse(withdrawn), {REVISION_HEADER: str(revision)})
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002
@@ -723,7 +513,7 @@ class Endpoints:
             raise HttpError(503, "no-memory", "the memory is being read: try again")
         if self._service.waits_for_database:
             raise HttpError(
-                503, "no-rules", "the database is away, and there is no copy of its rules and judgments: see the log"
+                503, "no-judgments", "the database is away, and there is no copy of its judgments: see the log"
             )
         versions = [slot.current.version for slot in self._service.slots.values() if slot.current is not None]
         return json_response(ReadyResponse("ready", versions, self._service.workers.failing or UNSET))
@@ -768,14 +558,8 @@ class Endpoints:
             timer.cancel()
             end()
 
-    async def _rank(
-        self,
-        request: Request,
-        candidates: CandidateSet,
-        model: str | None,
-        models: tuple[str, str] | None,
-        expires: float,
-    ) -> Ranking:
+    async def _rank(self, request: Request, candidates: CandidateSet, expires: float) -> Ranking:
+        model = model_of(request)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Ranking | None] = loop.create_future()
 
@@ -786,33 +570,13 @@ class Endpoints:
         def deliver(ranking: Ranking) -> None:
             loop.call_soon_threadsafe(settle, ranking)
 
-        if models is None:
-            self._service.submit(candidates, model, deliver, expires=expires)
-        else:
-            seed = seed_of(request)
-            self._service.submit_interleaved(candidates, models, seed, deliver, expires=expires)
+        self._service.submit(candidates, model, deliver, expires=expires)
         timer = loop.call_later(max(0.0, expires - time.perf_counter()), settle, None)
         try:
             ranking = await future
         finally:
             timer.cancel()
         return self._service.late(candidates, model) if ranking is None else ranking
-
-    def _arm(
-        self, request: Request, models: tuple[str, str] | None
-    ) -> tuple[str | None, str | None, tuple[str, str] | None]:
-        """Return the arm of the A/B test that a request is in, and what ranks it: a model, or two.
-
-        Requests that name models are in no arm, unless everybody is sent to the engine.
-        """
-        share, model = self._settings.engine_share, model_of(request)
-        if share >= 1:
-            return ENGINE, ENGINE, None
-        if not share or model is not None or models is not None:
-            return None, model, models
-        unit = request.headers.get(SESSION_HEADER) or request.headers.get(CLIENT_HEADER) or seed_of(request)
-        arm = arm_of(unit, share)
-        return arm, (ENGINE if arm == ENGINE else None), None
 
     def _require_engine(self) -> Searcher:
         if self._searcher is None:
@@ -823,7 +587,7 @@ class Endpoints:
         self, request: Request, searcher: Searcher, body: bodies.SearchBody | bodies.WeightsBody
     ) -> SearchOptions:
         """Return the options of a search. Raise `ForbiddenFieldError` if its key must not read a field."""
-        options = bodies.to_options(body)
+        options = SearchOptions(body.filter, tuple(body.fields), body.facets)
         options.check()
         key: Key | None = request.scope[KEY]
         if key is None or key.role is not Role.ADMIN:
@@ -839,8 +603,6 @@ class Endpoints:
 def _log_result(result: Ranking | QueryWeights) -> None:
     """Add the model and its version, or the reason why it did not rank, to the log line of the request."""
     add_log_fields(model=result.model)
-    if isinstance(result, Ranking) and result.arm is not None:
-        add_log_fields(arm=result.arm)
     if result.version is not None:
         add_log_fields(version=result.version)
     if result.fallback is not None:

@@ -19,8 +19,7 @@ from prometheus_client import (
 
 from kinrank.serve._events.log import EventLog
 from kinrank.serve._http.logs import Traces, add_log_fields, log_event
-from kinrank.serve.messages import Fallback
-from kinrank.serve.observer import Observer
+from kinrank.serve.messages import Fallback, Observer
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _NOVELTY = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
@@ -68,6 +67,11 @@ class Metrics(Observer):
         self._stored = gauge("events_stored", "Lists and clicks that this process has stored since its start.", "kind")
         self._unknown = gauge("events_unknown_lists", "Clicked lists that were not known when they were to be counted.")
         self._aside = gauge("events_set_aside", "Queries whose lists cannot be counted for now.")
+        self._memory_store = gauge(
+            "memory_store",
+            "Reads of the memory's database that failed, restored copies of it, and changes lost.",
+            "what",
+        )
         self._failing = gauge("failing", "1 for what has been failing in the background.", "where")
         self._results = counter("results", "Results by version: ranked, or why not.", "model", "version", "result")
         self._rank_seconds = histogram("rank_seconds", "Time to rank a query.", _SECONDS[:-3], "model", "version")
@@ -141,18 +145,23 @@ class Metrics(Observer):
         self._backlog.set(events.backlog)
         self._unknown.set(events.counting.unknown)
         self._aside.set(len(events.counting.aside))
-        for where in ("events", "set-aside", "rules", "audit"):
+        for where in ("events", "set-aside"):
             self._failing.labels(where).set(where in failing)
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """Record and log an event of a model."""
         self._models(model, event).inc()
-        if event in ("loaded", "ended") and model in self._version_of:
-            self._versions.remove(model, self._version_of.pop(model))
         if event == "loaded" and version is not None:
+            if model in self._version_of:
+                self._versions.remove(model, self._version_of[model])
             self._version_of[model] = version
             self._versions.labels(model, version).set(1)
         log_event("model", model=model, version=version, what=event, detail=detail)
+
+    def memory_store(self, failures: int, restored: int, lost: int) -> None:
+        """Record what went wrong with the database of the memory."""
+        for what, number in (("failures", failures), ("restored", restored), ("lost", lost)):
+            self._memory_store.labels(what).set(number)
 
     def error(self, where: str, error: BaseException) -> None:
         """Record an unexpected failure and log its traceback."""

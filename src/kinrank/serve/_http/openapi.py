@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
@@ -15,10 +15,9 @@ from starlette.responses import Response
 import kinrank
 from kinrank.serve._http import bodies
 from kinrank.serve._http.bodies import EventsBody
-from kinrank.serve._http.endpoints import CLIENT_HEADER, MODEL_HEADER, QUERY_HEADER, REVISION_HEADER, SESSION_HEADER
+from kinrank.serve._http.endpoints import CLIENT_HEADER, MODEL_HEADER, QUERY_HEADER, REVISION_HEADER
 from kinrank.serve._http.responses import ErrorResponse, SearchResponse
 from kinrank.serve._keys import Role
-from kinrank.serve._rules import Preview, TouchedQuery
 from kinrank.serve.messages import Neighbor, QueryExplanation, QueryWeights, Ranking
 
 _REF = "#/components/schemas/{name}"
@@ -34,21 +33,12 @@ EXAMPLES: dict[type[Any], Any] = {
     bodies.SearchBody: {"query": "rocky horror", "size": 10},
     bodies.JudgmentsBody: {"queries": [{"qid": "q17", **_CANDIDATES, "grades": [2, 0, 1]}]},
     bodies.WithdrawBody: {"qid": "q17", "source": "panel"},
-    bodies.ReloadBody: {"model": "default"},
-    bodies.RuleBody: {
-        "query": "rocky horror",
-        "action": "pin",
-        "document": "movie-4",
-        "also_similar": True,
-        "days": 14,
-    },
     bodies.RerankBody: {
         "query": "How do I reset my password?",
         "documents": [{"id": "billing", "text": "Pay by card."}, {"id": "account", "text": "Reset it under Settings."}],
         "top_n": 1,
         "user": "ann",
     },
-    bodies.PreviewBody: {"query": "rocky horror", "also_similar": True},
     EventsBody: {
         "queries": [
             {
@@ -86,10 +76,6 @@ _HEADERS = {
         "The id of the list, by default a random one; with that of the first page, further pages have the same order.",
         {"type": "string", "maxLength": 100},
     ),
-    SESSION_HEADER: (
-        "All queries with this value are ranked by the same version of the model during a canary.",
-        {"type": "string", "maxLength": 512},
-    ),
 }
 
 
@@ -108,8 +94,6 @@ class Operation:
     """Struct of the request body."""
     response: type[Any] | None = None
     """Struct of the response; None leaves the operation out of the document."""
-    parameters: Mapping[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
-    """Parameters of the URL by name, with what each means and its schema."""
 
     @property
     def ranks(self) -> bool:
@@ -133,16 +117,17 @@ class Operation:
             content = {bodies.JSON: {"schema": _ref(self.body), "example": EXAMPLES[self.body]}}
             if self.body is bodies.RankBody:
                 content[bodies.MSGPACK] = {"schema": _ref(bodies.PackedRankBody)}
-            document["requestBody"] = {"required": self.body is not bodies.ReloadBody, "content": content}
+            document["requestBody"] = {"required": True, "content": content}
         if self.role is not None:
             document["security"] = [{"key": []}]
-        names_model = self.body in (bodies.JudgmentsBody, bodies.WithdrawBody, bodies.ReloadBody)
-        headers = {name: _HEADERS[name] for name in _HEADERS if self.ranks or (names_model and name == MODEL_HEADER)}
-        given = [("query", self.parameters), ("header", headers)]
+        headers = {
+            name: _HEADERS[name]
+            for name in _HEADERS
+            if self.ranks or (self.role is Role.ADMIN and name == MODEL_HEADER)
+        }
         parameters = [
-            {"name": name, "in": place, "required": False, "description": description, "schema": schema}
-            for place, named in given
-            for name, (description, schema) in named.items()
+            {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+            for name, (description, schema) in headers.items()
         ]
         if parameters:
             document["parameters"] = parameters
@@ -155,7 +140,7 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
     structs = {kind for operation in documented for kind in (operation.body, operation.response)} - {None}
     structs |= {bodies.PackedRankBody, ErrorResponse}
     _, schemas = msgspec.json.schema_components(sorted(structs, key=repr), ref_template=_REF)
-    for kind in (Ranking, SearchResponse, QueryWeights, QueryExplanation, Neighbor, Preview, TouchedQuery):
+    for kind in (Ranking, SearchResponse, QueryWeights, QueryExplanation, Neighbor):
         if kind.__name__ in schemas:  # a service without models has no rankings
             _describe_fields(schemas[kind.__name__], kind)
     paths: dict[str, dict[str, Any]] = {}

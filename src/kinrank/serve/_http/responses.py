@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,9 +15,7 @@ from starlette.responses import Response
 from kinrank import errors
 from kinrank.memory.memory import Hit
 from kinrank.serve._http.bodies import JSON, RerankBody, RerankDocument, SearchBody
-from kinrank.serve._insight import StoredExample
-from kinrank.serve._models import ModelSlot, Rollout
-from kinrank.serve._rules import Action, Effect, Rule
+from kinrank.serve._models import ModelSlot
 from kinrank.serve._search import SearchResult
 from kinrank.serve.messages import Fallback, QueryExplanation, Ranking
 
@@ -27,10 +24,7 @@ Unseen = Annotated[
     Meta(description="Judged queries that a part of the model, such as its trees, learns from only with the next fit."),
 ]
 Failing = Annotated[
-    list[str],
-    Meta(
-        description="What has been failing in the background: events, set-aside, rules, audit. The log has the reason."
-    ),
+    list[str], Meta(description="What has been failing in the background: events, set-aside. The log has the reason.")
 ]
 Unsigned = Annotated[
     int,
@@ -69,25 +63,6 @@ class ErrorResponse(Struct):
     error: ErrorDetail
 
 
-class ExampleResponse(Struct):
-    """A query stored with the model, as /v1/rank takes it, and the scores its candidates had at that time."""
-
-    qid: str
-    ids: list[str]
-    features: list[list[float | None]]
-    text: str | None
-    vector: list[float] | None
-    columns: dict[str, float]
-    scores: list[float]
-
-
-class ExamplesResponse(Struct):
-    """The queries stored with the model."""
-
-    feature_names: list[str]
-    examples: list[ExampleResponse]
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchResponse(Ranking):
     """Documents in our order and in the engine's; see `Ranking` for the other fields."""
@@ -97,7 +72,6 @@ class SearchResponse(Ranking):
     fields: DocumentFields | UnsetType = UNSET
     facets: dict[str, Any] | UnsetType = UNSET
     explanation: QueryExplanation | UnsetType | None = UNSET
-    titles: dict[str, str] | UnsetType = UNSET
     remembered: Remembered | UnsetType = UNSET
     remembered_problem: RememberedProblem | UnsetType = UNSET
     kin: Kin | UnsetType = UNSET
@@ -119,12 +93,11 @@ class LoadedModel(Struct):
 
 
 class ModelStatus(Struct):
-    """A model, why the latest version of it was refused, if it was, and the version of its canary."""
+    """A model, and why the latest version of it was refused, if it was."""
 
     default: bool
     refused: str | None
     loaded: LoadedModel | None
-    canary: str | None
 
 
 class ModelsResponse(Struct):
@@ -155,51 +128,6 @@ class EventsResponse(Struct):
     events: int
     ignored: dict[str, int]
     unsigned: Unsigned | UnsetType = UNSET
-
-
-class RuleResponse(Struct, kw_only=True):
-    """A rule. Times are in UTC."""
-
-    rule: Annotated[int, Meta(description="Its number.")]
-    query: str
-    action: Action
-    document: str
-    places: int
-    also_similar: bool
-    author: Annotated[str, Meta(description="The name of the key that added it.")]
-    note: str
-    created: datetime
-    expires: datetime
-    removed: datetime | None
-    removed_by: str | None
-    words: Annotated[str, Meta(description="What it does.")]
-    effect: Annotated[str, Meta(description="How often people chose its document before it and since.")] | UnsetType = (
-        UNSET
-    )
-
-
-class RulesResponse(Struct):
-    """Rules, in the order in which they were added."""
-
-    rules: list[RuleResponse]
-
-
-class AuditEntryResponse(Struct):
-    """Something that changed what is ranked."""
-
-    time: datetime
-    actor: Annotated[
-        str, Meta(description="The name of the key or of the user; for models and keys, the machine that noticed.")
-    ]
-    action: str
-    subject: str
-    detail: str
-
-
-class AuditResponse(Struct):
-    """What changed what is ranked, the newest first."""
-
-    entries: list[AuditEntryResponse]
 
 
 class WithdrawResponse(Struct):
@@ -235,10 +163,7 @@ class RerankResponse(Struct):
 
     id: Annotated[str, Meta(description="The list, which events name as query_id.")]
     results: list[RerankResult]
-    fallback: Annotated[
-        Fallback | UnsetType,
-        Meta(description="Why memory did not rank (late, model-error), or what it started from (upstream-down)."),
-    ] = UNSET
+    fallback: Annotated[Fallback | UnsetType, Meta(description="Why memory did not rank: late, model-error.")] = UNSET
     model: Annotated[str, Meta(description="As in the request.")] = "memory"
     usage: RerankUsage = RerankUsage()
 
@@ -282,8 +207,8 @@ def to_rerank_response(
     return RerankResponse(name, results, fallback or UNSET, body.model or "memory")
 
 
-def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[str, str]) -> SearchResponse:
-    """Return the documents that a request asks for, with their titles if it asks for an explanation."""
+def to_search_response(result: SearchResult, body: SearchBody) -> SearchResponse:
+    """Return the documents that a request asks for."""
     page = slice(body.start, body.start + body.size)
     ranking, hits = result.ranking, result.hits
     ids, engine_ids = ranking.ids[page], result.engine_ids[page]
@@ -293,44 +218,21 @@ def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[s
             **{field.name: getattr(ranking, field.name) for field in fields(ranking)},
             "ids": ids,
             "scores": ranking.scores and ranking.scores[page],
-            "teams": ranking.teams and ranking.teams[page],
         },
         engine_ids=engine_ids,
         total=None if hits.total is None else dict(hits.total),
         fields={doc_id: dict(result.fields[doc_id]) for doc_id in shown} if result.fields else UNSET,
         facets=dict(hits.facets) if hits.facets else UNSET,
         explanation=result.explanation if body.explain else UNSET,
-        titles={doc_id: titles[doc_id] for doc_id in shown if doc_id in titles} if body.explain else UNSET,
         remembered=result.remembered or UNSET,
         remembered_problem=result.problem or UNSET,
         kin=result.kin or UNSET,
     )
 
 
-def to_rule_response(rule: Rule, effect: Effect | None = None) -> RuleResponse:
-    """Return the response for a rule, with what changed since if it is known."""
-    values = {each.name: getattr(rule, each.name) for each in fields(rule) if each.name != "number"}
-    for name in ("created", "expires", "removed"):
-        values[name] = None if values[name] is None else datetime.fromtimestamp(values[name], UTC)
-    return RuleResponse(
-        rule=rule.number, words=rule.words, effect=UNSET if effect is None else effect.words or UNSET, **values
-    )
-
-
-def to_examples_response(examples: Sequence[StoredExample]) -> ExamplesResponse:
-    """Return the response for the queries stored with a model."""
-    records = [example.candidates.to_record() for example in examples]
-    names = [record.pop("feature_names") for record in records]
-    queries = zip(examples, records, strict=True)
-    return ExamplesResponse(
-        list(names[0] or ()) if names else [],
-        [ExampleResponse(qid=example.qid, scores=example.scores, **record) for example, record in queries],
-    )
-
-
-def to_model_status(rollout: Rollout, *, default: bool) -> ModelStatus:
-    """Return the response for the models of one name."""
-    served = rollout.current.current
+def to_model_status(slot: ModelSlot, *, default: bool) -> ModelStatus:
+    """Return the response for a model."""
+    served = slot.current
     loaded = None
     if served is not None:
         names = list(served.ranker.feature_names_)
@@ -346,11 +248,7 @@ def to_model_status(rollout: Rollout, *, default: bool) -> ModelStatus:
             remarks=served.base.remarks(),
             evidence_revision=served.evidence,
         )
-    return ModelStatus(default, rollout.refusal, loaded, _version_of(rollout.canary))
-
-
-def _version_of(slot: ModelSlot | None) -> str | None:
-    return None if slot is None or slot.current is None else slot.current.version
+    return ModelStatus(default, slot.refusal, loaded)
 
 
 RETRY_SECONDS = "1"

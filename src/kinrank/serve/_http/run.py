@@ -1,4 +1,4 @@
-"""The server: one process. What runs it starts several and replaces one that dies (decision 54)."""
+"""The server: one process. What runs it starts several and replaces one that dies (decision 31)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from typing import Any
 
 import uvicorn
 
-from kinrank.data.query_rows import read_labels
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.serve._http.app import create_app
-from kinrank.serve._http.logs import JsonLog, start_traces
+from kinrank.serve._http.logs import JsonLog, log_event, start_traces
 from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._http.middleware import EarlyProtocol, RequestMiddleware, is_loopback
-from kinrank.serve._keys import KeyRing
+from kinrank.serve._keys import Key, KeyRing
 from kinrank.serve._search import Searcher, SearchPolicy
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
@@ -54,8 +53,6 @@ class Options:
     fields: tuple[str, ...] | None = None
     """By default none if there are keys, and all without keys; see `kinrank.serve._search.SearchPolicy`."""
     filter_clause: dict[str, Any] | None = None
-    titles: str | None = None
-    texts: str | None = None
     open_to_all: bool = False
     settings: Settings = field(default_factory=Settings)
 
@@ -129,7 +126,7 @@ def build_app(options: Options) -> RequestMiddleware:
     log_libraries()
     traces = start_traces()
     metrics = Metrics(traces)
-    keys = None if options.keys is None else KeyRing(options.keys, partial(metrics.error, "keys"))
+    keys = None if options.keys is None else KeyRing(options.keys, partial(metrics.error, "keys"), log_key)
     service = Service(
         options.models,
         settings=options.settings,
@@ -142,8 +139,6 @@ def build_app(options: Options) -> RequestMiddleware:
         search=FeatureSet.read(options.features) if options.engine and options.features else None,
         watch=[] if keys is None else [keys.refresh],
     )
-    if keys is not None:
-        service.audit.watched["key"] = keys.roles
     searcher = make_searcher(service, options)
 
     def close() -> None:
@@ -160,6 +155,11 @@ def build_app(options: Options) -> RequestMiddleware:
         on_load=freeze_loaded,
         on_shutdown=close,
     )
+
+
+def log_key(what: str, key: Key) -> None:
+    """Log that a key was added or removed."""
+    log_event("key", key=key.name, role=key.role, what=what)
 
 
 def log_libraries() -> None:
@@ -186,8 +186,7 @@ def make_searcher(service: Service, options: Options) -> Searcher | None:
     if options.engine is None:
         return None
     engine = connect(options.engine, options.features, **options.client)
-    titles, texts = ({} if path is None else read_labels(path) for path in (options.titles, options.texts))
     fields = options.fields
     if fields is None and options.keys is not None:
         fields = ()
-    return Searcher(service, engine, titles=titles, texts=texts, policy=SearchPolicy(fields, options.filter_clause))
+    return Searcher(service, engine, policy=SearchPolicy(fields, options.filter_clause))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib.resources import files
 from typing import Any
 
@@ -17,10 +19,9 @@ from kinrank.data.queryset import QuerySet
 from kinrank.measure import Measure
 from kinrank.registry import import_extra
 from kinrank.study.comparison import Comparison
-from kinrank.study.report import _words as words
-from kinrank.study.report._collect import Report, clean, collect
-from kinrank.study.report._words import format_number
+from kinrank.study.report._collect import LeakCheck, Report, clean, collect
 
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SIZE = "###.# KB"  # placeholder for the file size, of the same length
 _FEATURES = 30
 _COUNTS = 0.005  # importance from which a feature has a direction
@@ -156,20 +157,20 @@ def _answer(report: Report) -> dict[str, Any]:
     comparison, measure, paired = report.comparison, report.measure, report.difference.paired
     return {
         "title": report.title,
-        "headline": words.headline(report),
+        "headline": headline(report),
         "verdict": _verdict(report),
-        "evidence": words.evidence(report),
-        "provenance": words.provenance(report.leak_check, len(comparison.queries)),
+        "evidence": evidence(report),
+        "provenance": provenance(report.leak_check, len(comparison.queries)),
         "warnings": report.warnings,
         "seen": report.leak_check is not None and report.leak_check.seen > 0,
-        "points": words.points(report),
+        "points": points(report),
         "measure": str(measure),
         "before": f"{comparison.baseline.evaluation[measure]:.4f}",
         "after": f"{report.subject_entrant.evaluation[measure]:.4f}",
         "baseline": comparison.baseline.name,
         "subject": report.subject,
         "change": format_number(paired.mean_difference, "+.4f"),
-        "interval": f"{paired.confidence:.0%} interval {words.between(*paired.interval)}",
+        "interval": f"{paired.confidence:.0%} interval {between(*paired.interval)}",
         "record": {"wins": f"{paired.wins:,}", "ties": f"{paired.ties:,}", "losses": f"{paired.losses:,}"},
     }
 
@@ -266,18 +267,18 @@ def metric_table(report: Report) -> list[dict[str, Any]]:
                 paired = difference.paired
                 row |= {
                     "change": format_number(paired.mean_difference, "+.4f"),
-                    "interval": words.between(*paired.interval),
+                    "interval": between(*paired.interval),
                     "p": _number_of(paired.p),
                     "holm": _number_of(difference.p_holm),
                     "record": " / ".join(f"{count:,}" for count in (paired.wins, paired.ties, paired.losses)),
                 }
             rows.append(row)
-        tables.append({"measure": str(measure), "conventions": words.conventions(measure), "rows": rows})
+        tables.append({"measure": str(measure), "conventions": conventions(measure), "rows": rows})
     return tables
 
 
 def _number_of(p: float) -> str:
-    return words.p_value(p).removeprefix("p = ").removeprefix("p ")
+    return p_value(p).removeprefix("p = ").removeprefix("p ")
 
 
 def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:
@@ -366,3 +367,125 @@ def before_and_after(report: Report, query: int, titles: Mapping[str, str]) -> d
         "before": [entry(row, None) for row in before[:SHOWN].tolist()],
         "after": [entry(row, places[row] - place) for place, row in enumerate(after[:SHOWN].tolist())],
     }
+
+
+# --- sentences: the result first, then the evidence -------------------------------------------------------------------
+
+
+def format_number(value: float, spec: str) -> str:
+    """Format a number with a real minus sign and without a sign for zero.
+
+    Examples
+    --------
+    >>> format_number(-0.5, "+.2f"), format_number(0.0, "+.2f"), format_number(1200, ",.0f")
+    ('\u22120.50', '0', '1,200')
+    """
+    return "0" if value == 0 and spec.startswith("+") else format(value, spec).replace("-", "\u2212")
+
+
+def headline(report: Report) -> str:
+    """Return what to use, with the gain and the names of both sides."""
+    claim, answer, count = report.claim, report.answer, f"on {report.claim.paired.n:,} queries"
+    change = f"{format_number(claim.paired.mean_difference, '+.4f')} {report.measure}"
+    if claim.verdict != "gain":
+        shown = "that is a loss" if claim.verdict == "loss" else "a gain is not shown"
+        return f"Keep {claim.against}: {claim.name} has {change} {count}, {shown}"
+    if answer is not None and answer.gain.name == claim.name and answer.verdict != "gain":
+        return f"{claim.name}: {change} over {claim.against} {count}, but no gain over {answer.gain.against} is shown"
+    return f"Use {claim.name}: {change} over {claim.against} {count}"
+
+
+def evidence(report: Report) -> str:
+    """Return the evidence for the result in one sentence."""
+    claim, measure = report.claim, report.measure
+    paired = claim.paired
+    corrected = (
+        "" if claim.p_holm is None else f"; {p_value(claim.p_holm)} after Holm's correction for {claim.n_claims} claims"
+    )
+    before, after = report.comparison.baseline.evaluation[measure], report.subject_entrant.evaluation[measure]
+    return (
+        f"{measure} is {before:.4f} with {report.comparison.baseline.name} and {after:.4f} with {report.subject}, "
+        f"measured on {paired.n:,} test queries: {paired.confidence:.0%} interval {between(*paired.interval)}, "
+        f"{p_value(paired.p)} (paired t-test{corrected})."
+    )
+
+
+def provenance(leak_check: LeakCheck | None, queries: int) -> str:
+    """Return whether test queries were seen in training, in words."""
+    if leak_check is None:
+        return "The training queries are unknown, so whether the test queries are new was not checked."
+    if not leak_check.unchecked:
+        return _seen(leak_check, queries)
+    unchecked = ", ".join(leak_check.unchecked)
+    return f"{_seen(leak_check, queries)} The training queries of {unchecked} are unknown and were not checked."
+
+
+def _seen(leak_check: LeakCheck, queries: int) -> str:
+    if leak_check.seen:
+        by = f" (by {', '.join(leak_check.seen_by)})" if leak_check.seen_by else ""
+        return (
+            f"{leak_check.seen:,} of the {queries:,} test queries were seen in training{by}: results on them do not "
+            "carry over to new queries. Test on other queries."
+        )
+    unseen = "None of the test queries was seen in training"
+    if leak_check.near is None:
+        return f"{unseen} (compared by id only)."
+    if not leak_check.near:
+        return f"{unseen}, and none has a near-duplicate there."
+    near = f"{unseen}; {leak_check.near:,} have a near-duplicate there"
+    others = leak_check.others
+    if others is None:
+        return f"{near}."
+    return (
+        f"{near}. On the {others.n:,} others the change is {format_number(others.mean_difference, '+.4f')} "
+        f"({others.confidence:.0%} interval {between(*others.interval)})."
+    )
+
+
+def points(report: Report) -> list[str]:
+    """Return the other main results, one sentence each."""
+    answer = "" if report.answer is None else _typeset(report.answer.text)
+    near_and_far = (f"{_typeset(each.text)}." for each in report.near_and_far)
+    return [sentence for sentence in (answer, *near_and_far, _balance(report)) if sentence]
+
+
+def _typeset(text: str) -> str:
+    """Return the text with minus signs in place of hyphens before numbers."""
+    return re.sub(r"(?<![\w-])-(?=[\d.])", "−", text)
+
+
+def _balance(report: Report) -> str:
+    paired, changed = report.difference.paired, report.gains[report.gains != 0]
+    if not paired.wins + paired.losses:
+        return "No query changes."
+    return (
+        f"{paired.wins:,} queries win, {paired.losses:,} lose and {paired.ties:,} are unchanged. A query that changes "
+        f"gains or loses {float(np.nanmean(np.abs(changed))):.3f} on average."
+    )
+
+
+def conventions(measure: Measure) -> str:
+    """Return all conventions of a measure by name."""
+    own = [field.name for field in fields(measure) if field.name not in ("k", "ties", "no_relevant")]
+    return ", ".join(f"{name} {getattr(measure, name)}" for name in (*own, "ties", "no_relevant"))
+
+
+def between(low: float, high: float) -> str:
+    """Format an interval."""
+    return f"{format_number(low, '+.4f')} to {format_number(high, '+.4f')}"
+
+
+def p_value(p: float) -> str:
+    """Format a p-value.
+
+    Examples
+    --------
+    >>> p_value(0.034), p_value(2.13e-6), p_value(0.0)
+    ('p = 0.034', 'p = 2.1 × 10⁻⁶', 'p < 10⁻³⁰⁰')
+    """
+    if p < 1e-300:
+        return "p < 10⁻³⁰⁰"
+    if p >= 0.001:
+        return f"p = {p:.2g}"
+    digits, _, power = f"{p:.1e}".partition("e")
+    return f"p = {digits} × 10{str(int(power)).translate(_SUPERSCRIPT)}"

@@ -1,3 +1,24 @@
+"use strict";
+const $ = (id) => document.getElementById(id);
+
+// Data is always set as text, never as markup.
+function element(tag, className, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+// Send a request with the key that was entered on the page.
+function send(path, body) {
+  const headers = {};
+  if ($("key").value) headers["Authorization"] = "Bearer " + $("key").value;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  return fetch(path, {method: body === undefined ? "GET" : "POST", headers, body});
+}
+
+$("settings").addEventListener("submit", (event) => event.preventDefault());
+
 // What a body consists of: the fields of its struct with their types.
 function fields(document, schema) {
   const name = (schema.$ref || "").split("/").pop();
@@ -72,4 +93,4 @@ fetch("/openapi.json").then((response) => response.json()).then((document) => {
   for (const [path, methods] of Object.entries(document.paths)) {
     for (const [method, about] of Object.entries(methods)) $("operations").append(operation(document, path, method, about));
   }
-}).catch((error) => note(String(error), true));
+}).catch((error) => { $("note").textContent = String(error); });

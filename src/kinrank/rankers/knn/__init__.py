@@ -1,1 +1,0 @@
-"""`KnnRanker`: a model per query, learned from its nearest judged queries."""
