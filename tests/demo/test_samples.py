@@ -44,13 +44,13 @@ def test_no_query_has_the_features_of_another_one(folder: Path):
 def test_commands_that_doctor_prints_for_the_sample_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """``kinrank demo --write``, ``kinrank doctor`` of its table, and the first command that this prints."""
     monkeypatch.chdir(tmp_path)
-    write_samples(Path("samples"), train=60, test=10, searched=5)
+    write_samples(Path("samples"), train=40, test=10, searched=5)
     checked = CliRunner().invoke(app, ["doctor", "samples/train.parquet"])
     assert checked.exit_code == 0, checked.output
     [command] = [line for line in checked.stdout.splitlines() if line.startswith("kinrank headroom")]
     answered = CliRunner().invoke(app, shlex.split(command)[1:])
     assert answered.exit_code == 0, answered.output
-    assert "NDCG @ 10, 60 queries" in answered.stdout
+    assert "NDCG @ 10, 40 queries" in answered.stdout
 
 
 def test_bulk_has_an_action_before_each_movie(folder: Path):

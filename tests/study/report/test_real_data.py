@@ -30,7 +30,7 @@ def checked(file: Path) -> str:
 def test_report_on_movie_search(tmp_path: Path):
     file = tmp_path / "msrd.html"
     train, vali, test = movies()
-    few = train[:600], vali[:100], test[:200]
+    few = train[:300], vali[:60], test[:200]
     make_report(file, "Movie search", few, movie_rankers(*few[:2]))
     page = checked(file)
     shown = [text for text in test.query_columns["text"][:200].tolist() if f"<bdi>{escape(text)}</bdi>" in page]
