@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import kinrank
-from kinrank.cli import admin, data
+from kinrank.cli import admin, data, memory
 from kinrank.cli.clicks import clicks
 from kinrank.cli.compare import compare
 from kinrank.cli.console import debugging, handle_errors
@@ -36,6 +36,12 @@ EXAMPLES = {
     "rank": "kinrank rank model candidates.parquet --out ranked.run",
     "explain": "kinrank explain model candidates.parquet --query 17",
     "serve": "kinrank serve model",
+    "memory stats": "kinrank memory stats memory.db",
+    "memory list": "kinrank memory list memory.db --containing password",
+    "memory show": "kinrank memory show memory.db 'how do I reset my password?'",
+    "memory import": "kinrank memory import memory.db thumbs.csv",
+    "memory export": "kinrank memory export memory.db votes.parquet",
+    "memory forget": "kinrank memory forget memory.db --user u-81",
     "data convert": "kinrank data convert train.csv train.parquet",
     "data split": "kinrank data split judged.csv train.parquet test.parquet --group customer",
     "admin key": "kinrank admin key keys.txt shop",
@@ -61,6 +67,10 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
         "Convert and split queries.",
         (with_columns(data.convert), with_columns(data.split)),
     ),
+    "memory": (
+        "Look into a memory, fill it from other systems, write it down, and forget.",
+        (memory.stats, memory.list_, memory.show, memory.import_, memory.export, memory.forget),
+    ),
     "admin": (
         "Manage a service: keys, models, judgments, texts in the index, and clients to forget.",
         (admin.key, admin.models, admin.judgments, admin.index, admin.forget),
@@ -79,8 +89,10 @@ for _panel, _commands in _PANELS.items():
 for _name, (_help, _commands) in _GROUPS.items():
     _group = typer.Typer(no_args_is_help=True)
     for _command in _commands:
-        _example = EXAMPLES[f"{_name} {_command.__name__}"]
-        _group.command(epilog=f"Example: {_example}")(handle_errors(_command))
+        _verb = _command.__name__.rstrip("_")
+        _group.command(_verb, epilog=f"Example: {EXAMPLES[f'{_name} {_verb}']}")(handle_errors(_command))
+    if _name == "memory":
+        _group.callback()(memory.options)
     app.add_typer(_group, name=_name, help=_help, rich_help_panel="Prepare data" if _name == "data" else "Use a model")
 
 

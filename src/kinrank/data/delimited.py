@@ -71,6 +71,11 @@ def write_csv(queries: QuerySet, path: PathLike) -> None:
         raise DataError(
             f"{path}: column {vectors[0]!r} holds vectors, which a text file cannot: write .parquet instead"
         )
+    write_delimited(table, path)
+
+
+def write_delimited(table: pa.Table, path: PathLike) -> None:
+    """Write a table that `read_delimited` reads back."""
     options = pacsv.WriteOptions(delimiter=SEPARATORS[table_suffix(path)])
     quoted = table_suffix(path) == ".csv"
     if not quoted:  # a .tsv file has no quotes, not even around the names

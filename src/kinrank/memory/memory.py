@@ -15,8 +15,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -27,8 +29,19 @@ from kinrank.data.texts import TEXT, normalize_text
 from kinrank.errors import DataError, ParameterError, StoreError
 from kinrank.kin.letters import FAMILY
 from kinrank.kin.questions import TextQuestions, VectorQuestions
+from kinrank.memory import tables
 from kinrank.memory._reasons import listed
-from kinrank.memory.ledger import SKIPPED, Changes, Cursor, Entry, List, Said, Selection, open_ledger
+from kinrank.memory.ledger import (
+    SKIPPED,
+    Changes,
+    Cursor,
+    Entry,
+    KnownQuestion,
+    List,
+    Said,
+    Selection,
+    open_ledger,
+)
 from kinrank.memory.snapshot import SHARES, TAUGHT, Snapshot
 
 Id = str | int | UUID | np.integer[Any]
@@ -77,6 +90,8 @@ _PRIOR = np.interp(
 _PRIOR_AMOUNT = 10.0  # comparisons that count as much as this prior, for each bin
 _LONGEST_NAME = 200  # longer texts without an id are known by their hash
 _DAY = 86_400.0
+_EPOCH = date(1970, 1, 1).toordinal()
+_FIRST_LEARNED = 500  # votes from elsewhere that are learned at once, before twice as many
 _POLL_SECONDS = 0.25  # between two looks at a database for which asking takes long
 _REMEMBERED = 10_000  # changes that are compared with those of a database that was restored
 _WRITTEN = 20_000  # questions from which a snapshot is kept in a file, so that a memory opens at once
@@ -122,6 +137,23 @@ class Health:
     """How often the database turned out to be an older copy that was restored."""
     lost: int = 0
     """How many changes, such as votes, were known here and not in such a copy."""
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    """How much a memory knows."""
+
+    questions: int
+    """Questions with a vote."""
+    documents: int
+    people: int
+    """Those with a name."""
+    votes: dict[str, int]
+    """How many votes of each kind were learned."""
+    days: dict[date, dict[str, int]]
+    """The same by day."""
+    bytes: int
+    """What the database takes, of all tenants."""
 
 
 class _Fits(Protocol):
@@ -196,6 +228,16 @@ class Memory:
         """Return the number of known questions."""
         with self._reading():
             return len(self._snapshot)
+
+    def __repr__(self) -> str:
+        tenant = f", tenant={self.tenant!r}" if self.tenant else ""
+        return f"Memory({str(self._ledger)!r}{tenant})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the database, after the calls that are under way in other threads."""
@@ -476,6 +518,68 @@ class Memory:
     def unnamed(self, event: str) -> Person:
         """Return the number of somebody without a name, who is known by an event only, such as the id of a list."""
         return Person(-1 - (self._ledger.person(event) >> 2))  # above those of `TAUGHT`
+
+    # --- looking into it --------------------------------------------------------------------------------------------
+
+    def stats(self) -> MemoryStats:
+        """Return how many questions, documents and people are known, and how many votes were learned on each day."""
+        days: dict[date, dict[str, int]] = {}
+        votes: dict[str, int] = {}
+        for day, kind, count in self._ledger.counts(self.tenant):
+            days.setdefault(date.fromordinal(_EPOCH + day), {})[kind] = count
+            votes[kind] = votes.get(kind, 0) + count
+        with self._reading():
+            questions, documents = len(self._snapshot), self._snapshot.n_documents
+        return MemoryStats(questions, documents, self._ledger.people(self.tenant), votes, days, self._ledger.size())
+
+    def questions(self, containing: str = "", most: int = 20) -> list[KnownQuestion]:
+        """Return the questions of which something was said last, latest first, with a text in them."""
+        return self._ledger.questions(self.tenant, storable(containing), most)
+
+    def votes(self, question: str | None = None) -> Iterator[tables.Said]:
+        """Yield the votes that count, on all questions or on one. Whose they are, numbers tell, no names."""
+        number = None if question is None else self._ledger.question(storable(question))
+        for vote in self._ledger.votes(self.tenant, number):
+            yield tables.Said(vote.question, vote.document, vote.kind, None, vote.person, vote.day * _DAY)
+
+    def learn_votes(
+        self, votes: Iterable[tables.Said], source: str = "", progress: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Learn votes from elsewhere, such as those that `kinrank.memory.tables.read_votes` reads.
+
+        Parameters
+        ----------
+        votes
+            The votes.
+        source
+            What they come from: the same source counts once.
+        progress
+            Called with how many were learned since the last time.
+        """
+        size = _FIRST_LEARNED
+        numbered = enumerate(votes)
+        while some := list(islice(numbered, size)):
+            entries = [self._entry(vote, source, number) for number, vote in some]
+            with self._reading():
+                new = {each.question: self._asked(each.question, None) for each in entries}
+                kin = {question: self._compared(question, asked) for question, asked in new.items()}
+            self._ledger.append_all(self.tenant, (replace(each, kin=kin[each.question]) for each in entries))
+            self._follow(wait=True)
+            progress(len(some))
+            size *= 2  # what follows is compared with all that was learned before
+
+    def _entry(self, vote: tables.Said, source: str, number: int) -> Entry:
+        if vote.kind not in (*VOTES, SKIPPED):
+            raise DataError(f"a vote must be one of {', '.join(VOTES)}, got {vote.kind!r}")
+        person = vote.person
+        if person is None and vote.user is not None:
+            person = self.person(vote.user)
+        elif person is None:  # taught: somebody else for each vote, and the same if it is learned again
+            person = TAUGHT - (self._ledger.person(f"{source or time.time_ns()} {number}") >> 2)
+        amounts = VOTES.get(vote.kind, _SKIPPED)
+        said = Said(given_document(vote.document).name, vote.kind, *amounts)
+        day = None if vote.time is None else int(vote.time // _DAY)
+        return Entry(storable(vote.question), person, [said], source, str(number) if source else "", day=day)
 
     # --- training ---------------------------------------------------------------------------------------------------
 

@@ -205,6 +205,11 @@ class Snapshot:
 
     # --- documents --------------------------------------------------------------------------------------------------
 
+    @property
+    def n_documents(self) -> int:
+        """Number of documents of which something is known."""
+        return len(self._documents.names)
+
     def name(self, document: int) -> str | None:
         """Return the name of a document by its number in the ledger."""
         return self._documents.names.get(document)

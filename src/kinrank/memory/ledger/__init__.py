@@ -15,10 +15,12 @@ from kinrank.memory.ledger._base import SKIPPED as SKIPPED
 from kinrank.memory.ledger._base import Changes as Changes
 from kinrank.memory.ledger._base import Cursor as Cursor
 from kinrank.memory.ledger._base import Entry as Entry
+from kinrank.memory.ledger._base import KnownQuestion as KnownQuestion
 from kinrank.memory.ledger._base import Ledger as Ledger
 from kinrank.memory.ledger._base import List as List
 from kinrank.memory.ledger._base import Said as Said
 from kinrank.memory.ledger._base import Selection as Selection
+from kinrank.memory.ledger._base import Vote as Vote
 from kinrank.memory.ledger._postgresql import PostgresLedger
 from kinrank.memory.ledger._sqlite import SqliteLedger
 

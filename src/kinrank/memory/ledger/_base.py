@@ -34,6 +34,7 @@ UNDO = "undo"
 _BATCH = 2_000  # rows that one transaction deletes
 _APPENDED = 500  # entries of one transaction
 _AT_ONCE = 500  # values of one statement
+_BEFORE_ALL = -(2**63)  # below all ids of questions, but for one in 2**64
 _READ = 50_000  # rows that become an array at once
 _KEPT = 100_000  # changes after which a reader reads everything again
 LIST_DAYS = 7
@@ -105,6 +106,32 @@ class Entry:
     vector: bytes | None = None
     kin: Sequence[tuple[int, float]] = ()
     """The ids of questions that it is compared with, and how similar they are."""
+    day: int | None = None
+    """The day since 1970 on which it was said; None: today."""
+
+
+class Vote(NamedTuple):
+    """What somebody said of a document for a question, as it counts now."""
+
+    question: str
+    document: str
+    kind: str
+    """Such as "liked"; see `SKIPPED`."""
+    person: int
+    day: int
+    """Days since 1970."""
+
+
+class KnownQuestion(NamedTuple):
+    """A question, and how much is known of it."""
+
+    text: str
+    votes: int
+    documents: int
+    people: int
+    """Those with a name."""
+    day: int
+    """The last day on which somebody said something of it, since 1970."""
 
 
 class Cursor(NamedTuple):
@@ -320,7 +347,8 @@ class Ledger(ABC):
                 seq += 1
                 document = self.document(name)
                 documents.setdefault(document, (tenant, document, seq, name))
-                row = (tenant, seq, question, document, entry.person, today, kind, amount, good)
+                day = today if entry.day is None else entry.day
+                row = (tenant, seq, question, document, entry.person, day, kind, amount, good)
                 votes.append((*row, entry.source, entry.event))
         _insert(execute, "memory_question", list(questions.values()))
         _insert(execute, "memory_document", list(documents.values()))
@@ -530,6 +558,66 @@ class Ledger(ABC):
                 if execute(where, tenant, *cursor):
                     return cursor.seq
         return 0
+
+    def votes(self, tenant: str, question: int | None = None) -> Iterator[Vote]:
+        """Yield the votes that count, on all questions or on one; those of a question in the order in which they came.
+
+        Between some thousand of them, others can read and write.
+        """
+        said = f"CASE WHEN kind = '{SKIPPED}' THEN 0 ELSE 1 END"
+        statement = (
+            "SELECT q.text, d.name, v.kind, v.person, v.day FROM (SELECT *, row_number() OVER (PARTITION BY question, "
+            f"document, person ORDER BY {said} DESC, seq DESC) AS place FROM memory_vote WHERE tenant = ? AND question "
+            "BETWEEN ? AND ?) AS v JOIN memory_question AS q ON q.tenant = v.tenant AND q.id = v.question "
+            "JOIN memory_document AS d ON d.tenant = v.tenant AND d.id = v.document "
+            "WHERE v.place = 1 AND v.amount > 0 ORDER BY v.question, v.seq"
+        )
+        page = "SELECT id FROM memory_question WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
+        last = _BEFORE_ALL
+        while True:
+            with self.reading() as execute:
+                ids = [question] if question is not None else [row[0] for row in execute(page, tenant, last, _AT_ONCE)]
+                rows = execute(statement, tenant, ids[0], ids[-1]) if ids else []
+            yield from (Vote(*row) for row in rows)
+            if question is not None or not ids:
+                return
+            last = ids[-1]
+
+    def questions(self, tenant: str, containing: str, n: int) -> list[KnownQuestion]:
+        """Return the questions of which something was said last, of those with a text in them, latest first."""
+        pattern = normalize_text(containing).replace("!", "!!").replace("%", "!%").replace("_", "!_")
+        with self.reading() as execute:
+            rows = execute(
+                "SELECT q.text, count(*), count(DISTINCT v.document), "
+                "count(DISTINCT CASE WHEN v.person >= 0 THEN v.person END), max(v.day) FROM memory_vote AS v "
+                "JOIN memory_question AS q ON q.tenant = v.tenant AND q.id = v.question WHERE v.tenant = ? AND "
+                f"v.amount > 0 AND v.kind <> '{SKIPPED}' AND lower(q.text) LIKE ? ESCAPE '!' "
+                "GROUP BY q.id, q.text ORDER BY max(v.seq) DESC LIMIT ?",
+                *(tenant, f"%{pattern}%", n),
+            )
+        return [KnownQuestion(*row) for row in rows]
+
+    def counts(self, tenant: str) -> list[tuple[int, str, int]]:
+        """Return how many votes of each kind came on each day since 1970."""
+        with self.reading() as execute:
+            rows = execute(
+                "SELECT day, kind, count(*) FROM memory_vote WHERE tenant = ? AND amount > 0 GROUP BY day, kind "
+                "ORDER BY day, kind",
+                tenant,
+            )
+        return [(int(day), str(kind), int(n)) for day, kind, n in rows]
+
+    def people(self, tenant: str) -> int:
+        """Return how many people with a name have said something."""
+        with self.reading() as execute:
+            [(n,)] = execute(
+                "SELECT count(DISTINCT person) FROM memory_vote WHERE tenant = ? AND person >= 0 AND amount > 0", tenant
+            )
+        return int(n)
+
+    @abstractmethod
+    def size(self) -> int:
+        """Return the number of bytes that the database takes, of all tenants."""
 
     def find_list(self, tenant: str, name: str) -> List | None:
         """Return a list by its id; None if it is not known."""

@@ -89,6 +89,15 @@ class PostgresLedger(Ledger):
             cursor.execute(statement.replace("?", "%s"), values)
             yield from cursor
 
+    def size(self) -> int:
+        """Return the number of bytes of the tables with their indexes."""
+        with self.reading() as execute:
+            [(size,)] = execute(
+                "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class "
+                "WHERE relkind = 'r' AND starts_with(relname, 'memory_')"
+            )
+        return int(size)
+
     def close(self) -> None:
         """Close both connections if nobody else in this process uses them."""
         with self._opening:

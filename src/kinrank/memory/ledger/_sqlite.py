@@ -74,6 +74,12 @@ class SqliteLedger(Ledger):
         """Yield the rows of a statement, which may be many, inside of `reading`."""
         return iter(self._reader.execute(statement, values))
 
+    def size(self) -> int:
+        """Return the number of bytes of the file."""
+        with self.reading() as execute:
+            [(pages,)], [(size,)] = execute("PRAGMA page_count"), execute("PRAGMA page_size")
+        return int(pages * size)
+
     def cleaned(self) -> None:
         """Remove what was deleted from the write-ahead log, too."""
         with suppress(sqlite3.Error), self._write_lock:
