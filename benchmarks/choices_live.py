@@ -161,7 +161,7 @@ def fit_models(logged: QuerySet, work: Path) -> None:
     if (work / "choices").exists():
         return
     training = logged[:TRAINING]
-    kin = KinRanker(group_column="movie", n_repeats=1).fit(training)
+    kin = KinRanker(group_column="movie", settings={"n_repeats": 1}).fit(training)
     kin.save(work / "kin", examples=training[:20])
     kin.save(work / "choices", examples=training[:20])
 

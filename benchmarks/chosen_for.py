@@ -266,7 +266,7 @@ def ranking(engine: LuceneEngine, known: Asked) -> Search:
     )
     logged = [query for query, _ in FeatureLogger(engine).log(judged, RetryingPool(2)) if query is not None]
     train = QuerySet.concat(logged)
-    ranker = KinRanker(local=False, n_repeats=1, encoder=None).fit(train.replace(y=train.grades))
+    ranker = KinRanker(local=False, encoder=None, settings={"n_repeats": 1}).fit(train.replace(y=train.grades))
 
     def search(text: str) -> list[str]:
         hits, rows = engine.search_features(text, size=100)

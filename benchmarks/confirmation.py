@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -40,7 +41,6 @@ from benchmarks import kin_quality
 from benchmarks.common import data_dir, log_progress, movie_of
 from benchmarks.engine_msrd import running
 from benchmarks.kin_quality import (
-    MEMBERS,
     MOVIES,
     RATE,
     SHAPES,
@@ -50,6 +50,7 @@ from benchmarks.kin_quality import (
     difference,
     folds_of,
     tree_settings,
+    with_members,
 )
 from benchmarks.libraries import CatBoostPeer
 from kinrank import KinRanker, QuerySet, read_parquet
@@ -204,7 +205,7 @@ class Collection:
 
     splits: Callable[[int], list[Split]]
     folds: int = FOLDS
-    settings: dict[str, object] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     methods: tuple[str, ...] = METHODS
     counts: bool = True
 
@@ -272,7 +273,7 @@ def measure_part(job: Job) -> None:
 
 
 def score(
-    method: str, split: Split, shapes: Sequence[Shape], settings: dict[str, object], seed: int
+    method: str, split: Split, shapes: Sequence[Shape], settings: dict[str, Any], seed: int
 ) -> tuple[np.ndarray, str]:
     """Return the scores of the test queries, and the chosen settings."""
     train, vali, test = split
@@ -289,10 +290,9 @@ def score(
     rankers = [
         KinRanker(
             trees=tree_settings(*shape),
-            n_members=MEMBERS,
             local=method != "without",
             seed=seed,
-            **settings,
+            **with_members(settings),
         )
         for shape in shapes
     ]
@@ -319,12 +319,13 @@ class EqualBag:
     @classmethod
     def fit(cls, ranker: KinRanker, queries: QuerySet) -> EqualBag:
         """Train as many members as the ranker has."""
-        folds = KinFitting(ranker).assign_folds(queries)
-        parts = list(product(range(len(folds)), range(ranker.n_members)))
+        fitting = KinFitting(ranker)
+        folds, n_members = fitting.assign_folds(queries), fitting.settings.n_members
+        parts = list(product(range(len(folds)), range(n_members)))
         members, curves, sizes = [], [], []
         for repeat, held_out in parts:
             out = folds[repeat] == held_out
-            settings = clone(ranker.trees).set_params(seed=ranker.seed + repeat * ranker.n_members + held_out)
+            settings = clone(ranker.trees).set_params(seed=ranker.seed + repeat * n_members + held_out)
             members.append(settings.fit(queries[~out], validation=queries[out]))
             curves.append(members[-1].validation_ndcg_)
             sizes.append(np.count_nonzero(out))

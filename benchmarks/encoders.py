@@ -90,7 +90,7 @@ def make(name: str, kind: str) -> Ranker:
     reference = "bm25_all" if name == "msrd" else None
     group = "movie" if name == "msrd" else None
     if kind == "kin":
-        return KinRanker(reference=reference, group_column=group)
+        return KinRanker(group_column=group, settings={"reference": reference})
     return KnnRanker(
         NEIGHBORS[name],
         describe=Describer("auto", reference=reference, n_components=46),

@@ -218,7 +218,7 @@ def quality(
         "Single RankRLS": SingleRanker("rankrls"),
         "KNN Online": choose_knn(train, vali),
         "LightGBM": best_trees(train, vali),
-        "KinRanker": KinRanker(reference="best"),
+        "KinRanker": KinRanker(settings={"reference": "best"}),
     }
     values = {"engine, best multi_match": MEASURE.per_query(own, test.grades, test.offsets)}
     for name, ranker in rankers.items():

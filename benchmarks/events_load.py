@@ -251,7 +251,7 @@ def watch(log: EventLog, other: EventLog, done: threading.Event, late: list[floa
 def rank(repeats: int) -> dict[str, Any]:
     """Return the time of a ranking with evidence and events at once, relative to one without."""
     movies = load_movies()
-    ranker = KinRanker(memory=False, local=False, n_members=2, n_repeats=1).fit(movies[:150])
+    ranker = KinRanker(memory=False, local=False, settings={"n_members": 2, "n_repeats": 1}).fit(movies[:150])
     some = [candidates_of(query) for query in movies[150:170]]
     with tempfile.TemporaryDirectory() as folder:
         ranker.save(f"{folder}/model")
@@ -365,7 +365,9 @@ def searched(engine: LuceneEngine, ids: np.ndarray, folder: Path, repeats: int) 
     evidence = Evidence.from_cells(
         np.repeat(texts, 10), np.concatenate(missed), [50.0] * 10 * len(some), [40.0] * 10 * len(some)
     )
-    KinRanker(memory=False, local=False, n_members=2, n_repeats=1, evidence=evidence).fit(logged).save(folder / "model")
+    KinRanker(memory=False, local=False, evidence=evidence, settings={"n_members": 2, "n_repeats": 1}).fit(logged).save(
+        folder / "model"
+    )
     added: list[int] = []
     with (
         Service({"default": folder / "model"}, settings=Settings(**PATIENT, remembered=0)) as plain,

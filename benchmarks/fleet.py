@@ -268,7 +268,9 @@ class Fleet:
         ranker.save(place / "judged", examples=camps[:5])
         texts = {"text": np.array([f"query {number}" for number in range(60)])}
         named = camps.replace(query_columns=texts, doc_id=np.arange(len(camps.X)).astype(str))
-        KinRanker(5, encoder=None, memory=False, n_members=2, n_repeats=1).fit(named).save(place / "chosen")
+        KinRanker(5, encoder=None, memory=False, settings={"n_members": 2, "n_repeats": 1}).fit(named).save(
+            place / "chosen"
+        )
         keys = {role.value: add_key(place / "keys", role.value, role) for role in Role}
         self.parent = Parent(place)
         ahead = [0, 0, AHEAD if everything else 0]

@@ -31,7 +31,8 @@ NAMES = (
     *("features and the description", "all, and the description"),
     *("all, described without text", "all, two members"),
 )
-SETTINGS = {"reference": "bm25_all", "group_column": "movie", "memory": False, "local": True}
+SETTINGS = {"reference": "bm25_all"}
+PARAMETERS = {"group_column": "movie", "memory": False, "local": True}
 
 
 Table = Callable[[QuerySet, np.ndarray | None], np.ndarray]
@@ -114,7 +115,7 @@ def measured(job: tuple[int, str]) -> dict[str, np.ndarray]:
 
 def variants(train: QuerySet) -> dict[str, tuple[Table, KinRanker]]:
     """Return what the trees see and the unfitted ranker, by name."""
-    usual = KinRanker(**SETTINGS)
+    usual = KinRanker(**PARAMETERS, settings=SETTINGS)
     return {
         "features": (features, usual),
         "features and standing": (features_and_standing, usual),
@@ -122,6 +123,6 @@ def variants(train: QuerySet) -> dict[str, tuple[Table, KinRanker]]:
         "all": (everything, usual),
         "features and the description": (with_description(features, train), usual),
         "all, and the description": (with_description(everything, train), usual),
-        "all, described without text": (everything, KinRanker(describe="summaries", **SETTINGS)),
-        "all, two members": (everything, KinRanker(n_members=2, **SETTINGS)),
+        "all, described without text": (everything, KinRanker(describe="summaries", **PARAMETERS, settings=SETTINGS)),
+        "all, two members": (everything, KinRanker(**PARAMETERS, settings={**SETTINGS, "n_members": 2})),
     }

@@ -7,29 +7,51 @@ are added, and the model is loaded from its folder, as a service does. Training:
 MSRD's training queries, compared with a tuned LightGBM (three shapes with early stopping on a part of the queries, and
 a fit on all of them) and with one LightGBM that has as many trees as one member. Demo: the KinRanker and the tuned
 LightGBM of ``kinrank demo``, which have learned from the same 1,800 queries, on its search's hits of 200 others.
-Interleaved runs, medians, one thread.
+Interleaved runs, medians, one thread. Stages: CPU seconds of each stage of a fit on 1,500 judged queries of the demo,
+with what people chose as evidence, by letters and with vectors of MiniLM (encoding apart), next to one tuned LightGBM.
 """
 
 from __future__ import annotations
 
+import cProfile
 import os
+import pstats
 import tempfile
+import time
+from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
+import numpy as np
+
+from benchmarks import memory_meaning as meaning
 from benchmarks.common import interleaved, medians, msrd
 from kinrank import KinRanker, QuerySet, load
+from kinrank.data.texts import TEXT, VECTORS
 from kinrank.datasets import make_intents
 from kinrank.demo._search import MovieSearch, data_file, load_demo_judgments, load_demo_movies
 from kinrank.demo.samples import judged_hits
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.memory.evidence import Evidence
 from kinrank.study.peers import LightGBMPeer
 
-OPTIONS = {"part": ("all", "ranking", "training", "demo"), "repeats": ("3", "1")}
+OPTIONS = {"part": ("all", "ranking", "training", "demo", "stages"), "repeats": ("3", "1")}
 SHAPE = {"n_leaves": 15, "learning_rate": 0.05, "min_rows_in_leaf": 50, "n_threads": 1}
 TREES = 300
 FITTED, JUDGED = 2_000, 10_000
-SETTINGS = {"reference": "bm25_all", "group_column": "movie"}
+STAGED = 1_500
+STAGES = {
+    "all": ("kin/ranker.py", "_fit"),
+    "parts of memory": ("kin/_parts.py", "choose_memory"),
+    "columns of training": ("kin/_parts.py", "of_training"),
+    "local scores": ("kin/_trees.py", "_make_table"),
+    "weights per query, with local scores": ("kin/_parts.py", "weights_that_pay"),
+    "the bag": ("kin/_trees.py", "run"),
+    "what people chose": ("kin/_chosen.py", "of"),
+    "LightGBM, in all stages": ("lightgbm/engine.py", "train"),
+}
+"""The file and the function of each stage; some hold others."""
+SETTINGS = {"group_column": "movie", "settings": {"reference": "bm25_all"}}
 
 
 def trees() -> LambdaMART:
@@ -42,7 +64,9 @@ def run(part: str, repeats: str) -> dict[str, object]:
     figures: dict[str, object] = {}
     if part in ("all", "demo"):
         figures["rank a query of the demo"] = demo()
-    if part == "demo":
+    if part in ("all", "stages"):
+        figures["CPU seconds of a fit"] = stages()
+    if part in ("demo", "stages"):
         return figures
     movies = msrd()
     if part != "training":
@@ -96,6 +120,36 @@ def demo(repeats: int = 200) -> dict[str, float]:
         "tuned LightGBM ms": round(seconds["tuned"] * 1e3, 3),
         "ratio": round(seconds["kin"] / seconds["tuned"], 1),
     }
+
+
+def stages() -> dict[str, dict[str, float]]:
+    """Return the CPU seconds of each stage of a fit, by letters and with vectors, and of one tuned LightGBM."""
+    learned = [judged for judged in load_demo_judgments() if judged.learned][:STAGED]
+    train = judged_hits(MovieSearch(load_demo_movies()), learned)
+    texts = train.query_columns[TEXT]
+    looked = np.full(train.n_rows, 20.0)
+    evidence = Evidence.from_cells(
+        texts[train.query_of_row],
+        train.doc_id,
+        looked,
+        np.where(train.grades > 0, 8.0, 1.0),
+        np.arange(train.n_rows) % 30,
+    )
+    vectors = meaning.encoded("demo-queries", "MiniLM", texts.tolist())
+    with_vectors = train.replace(query_columns={**train.query_columns, VECTORS: vectors})
+    KinRanker(evidence=evidence).fit(with_vectors[:200])  # compile
+    start = time.process_time()
+    LightGBMPeer().fit(train)
+    found: dict[str, dict[str, float]] = {"tuned LightGBM": {"all": round(time.process_time() - start, 1)}}
+    for name, queries in (("letters", train), ("vectors", with_vectors)):
+        profile = cProfile.Profile(time.process_time)
+        profile.runcall(KinRanker(evidence=evidence).fit, queries)
+        seconds = {
+            ("/".join(Path(file).parts[-2:]), function): calls[3]
+            for (file, _, function), calls in pstats.Stats(profile).stats.items()  # type: ignore[attr-defined]
+        }
+        found[name] = {stage: round(seconds.get(place, 0.0), 1) for stage, place in STAGES.items()}
+    return found
 
 
 def training(train: QuerySet, repeats: int) -> dict[str, float]:

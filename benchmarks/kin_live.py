@@ -20,7 +20,7 @@ def run() -> dict[str, object]:
     """Return NDCG@10 before and after on the three kinds of queries, for KinRanker and for its local part alone."""
     parts = msrd()
     log_progress("fit KinRanker")
-    before = KinRanker(reference="bm25_all", group_column="movie").fit(parts["train"])
+    before = KinRanker(group_column="movie", settings={"reference": "bm25_all"}).fit(parts["train"])
     test, others = parts["test"], parts["vali"]
     movies = test.query_columns["movie"]
     # The first, third, ... query of each movie is judged; the others are asked without having been judged.

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class DataSet:
     splits: Callable[[int], list[Split]]
     repeats: int = 1
     folds: int = FOLDS
-    settings: dict[str, object] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     required: dict[str, float] = field(default_factory=dict)
     peers: tuple[str, ...] = tuple(LIBRARIES)
 
@@ -137,8 +138,8 @@ def _letor(name: str) -> QuerySet:
     return QuerySet.concat([letor_part(name, part) for part in range(1, 6)])
 
 
-MOVIES: dict[str, object] = {"reference": "bm25_all", "group_column": "movie"}
-BM25: dict[str, object] = {"reference": 24}  # BM25 of the whole document
+MOVIES: dict[str, Any] = {"group_column": "movie", "settings": {"reference": "bm25_all"}}
+BM25: dict[str, Any] = {"settings": {"reference": 24}}  # BM25 of the whole document
 DATA_SETS = {
     "msrd": DataSet(_fixed, folds=1, settings=MOVIES),
     "msrd-folds": DataSet(by_movie, settings=MOVIES, required={"gain": 0.005, "bag": 0.004, "p": 1e-4}),
@@ -241,7 +242,7 @@ def measure(job: Job) -> str:
 
 
 def score(
-    method: str, train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[str, object]
+    method: str, train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[str, Any]
 ) -> tuple[np.ndarray, str]:
     """Return the scores of the test queries, and the chosen settings."""
     both = QuerySet.concat([train, vali])
@@ -251,7 +252,7 @@ def score(
         ranker = KinRanker(**settings).fit(both)
         return ranker.predict(test), f"{ranker.n_trees_} trees, k={ranker.n_neighbors_}"
     if method in ("kin", "without"):
-        own = {**settings, "n_members": MEMBERS, "local": method == "kin"}
+        own = {**with_members(settings), "local": method == "kin"}
         ranker = max(
             (KinRanker(trees=tree_settings(*shape), **own).fit(both) for shape in SHAPES),
             key=lambda each: each.record_["blend"],
@@ -269,11 +270,16 @@ def score(
     return tuned.predict(test), f"{tuned.shape_[0]} leaves, {tuned.n_trees_} trees"
 
 
-def _described(train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[str, object]) -> tuple[Split, QuerySet]:
+def with_members(params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters of KinRanker with the number of members of all methods."""
+    return params | {"settings": params.get("settings", {}) | {"n_members": MEMBERS}}
+
+
+def _described(train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[str, Any]) -> tuple[Split, QuerySet]:
     """Add KinRanker's description of the query to the features of all queries."""
     blocks = "summaries+text" if VECTORS in train.query_columns else "summaries"
     both = QuerySet.concat([train, vali])
-    describer = Describer(blocks, reference=settings.get("reference"), n_components=46).fit(both)
+    describer = Describer(blocks, reference=settings.get("settings", {}).get("reference"), n_components=46).fit(both)
 
     def widened(queries: QuerySet) -> QuerySet:
         points = np.repeat(describer.transform(queries), queries.sizes, axis=0)

@@ -39,7 +39,8 @@ INTENTS = 10
 QUERIES_PER_FILE = 10_000
 MEASURE = NDCG @ 10
 SAMPLES = (1_000, 3_000, 10_000, 20_000, 50_000)
-MOVIES = {"reference": "bm25_all", "group_column": "movie"}
+MOVIES = {"group_column": "movie"}
+REFERENCE = {"reference": "bm25_all"}
 
 
 def run(part: str = "all", size: str = "full") -> dict[str, object]:
@@ -61,7 +62,9 @@ def measure_msrd(n_queries: int | None) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_parquet(train, folder / "train.parquet")
-        return {"queries": len(train)} | curve(folder, folder / "train.parquet", train, test, samples, MOVIES)
+        return {"queries": len(train)} | curve(
+            folder, folder / "train.parquet", train, test, samples, MOVIES, REFERENCE
+        )
 
 
 def measure_world(n_queries: int) -> dict[str, object]:
@@ -72,20 +75,26 @@ def measure_world(n_queries: int) -> dict[str, object]:
         generate(folder / "test", 10_000, 10, 10, first=n_queries)
         train, test = (QuerySet.from_table(pq.read_table(folder / name)) for name in ("train", "test"))
         samples = [sample for sample in SAMPLES if sample < n_queries]
-        return {"queries": n_queries} | curve(folder, folder / "train", train, test, samples, {})
+        return {"queries": n_queries} | curve(folder, folder / "train", train, test, samples, {}, {})
 
 
 def curve(
-    folder: Path, data: Path, train: QuerySet, test: QuerySet, samples: list[int], settings: dict[str, str]
+    folder: Path,
+    data: Path,
+    train: QuerySet,
+    test: QuerySet,
+    samples: list[int],
+    params: dict[str, str],
+    settings: dict[str, str],
 ) -> dict[str, object]:
     """Compare plain `fit` with the command, with trees from samples and from all queries."""
     start = time.perf_counter()
-    exact = _values("fit", KinRanker(**settings).fit(train), test)
+    exact = _values("fit", KinRanker(**params, settings=settings).fit(train), test)
     figures: dict[str, object] = {
         "fit": round(float(exact.mean()), 4),
         "fit, seconds": round(time.perf_counter() - start),
     }
-    words = [f"{name}={value}" for name, value in settings.items()]
+    words = [f"{name}={value}" for name, value in {**params, **settings}.items()]
     for sample in [*samples, len(train)]:
         cost = command(data, folder / "model", f"tree_queries={sample}", *words)
         found = _compared(_values(f"trees from {sample:,}", load(folder / "model"), test), exact, test) | cost

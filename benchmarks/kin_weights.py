@@ -145,12 +145,12 @@ def kept(out: Path, make: Callable[[], Mapping[str, NDArray[Any]]]) -> dict[str,
 def fitted(train: QuerySet, test: QuerySet, reference: str | None = None) -> dict[str, Float64]:
     """Fit all methods and return their scores or weights of the test queries."""
     log_progress(f"fit KinRanker on {train}")
-    kin = KinRanker(reference=reference, group_column="movie").fit(train)
+    kin = KinRanker(group_column="movie", settings={"reference": reference}).fit(train)
     log_progress(f"{kin.remarks()}; rank and weigh")
     found = kin.weights_with_fidelity(test)
     assert found.fidelity is not None
     learned = {"KinRanker": kin.predict(test), KIN: found.weights, "fidelity": found.fidelity}
-    learned[NONNEGATIVE] = kin.copy().set_params(nonnegative=True).weights(test)
+    learned[NONNEGATIVE] = kin.copy().set_params(settings={"reference": reference, "nonnegative": True}).weights(test)
     log_progress("fit the others")
     learned[KNN] = KnnRanker(kin.n_neighbors_, reference=reference, missing="mean").fit(train).weights(test)
     learned[GLOBAL] = SingleRanker("rankrls", missing="mean").fit(train).weights(test)

@@ -253,7 +253,7 @@ def judgment(n_known: int, n_asked: int) -> dict[str, object]:
     known, new = grown(queries[n_asked:], n_known), queries[:n_asked]
     new = new.replace(qid=np.char.add("new ", new.qid.astype(np.str_)))
     few = LambdaMART(n_trees=30, n_leaves=15, n_threads=1)
-    ranker = KinRanker(trees=few, n_repeats=1).fit(known[:FITTED])
+    ranker = KinRanker(trees=few, settings={"n_repeats": 1}).fit(known[:FITTED])
     ranker.memory_ = None
     ranker.add(known[FITTED:])
     start = time.process_time()

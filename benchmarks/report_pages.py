@@ -63,7 +63,7 @@ def movie_rankers(train: QuerySet, vali: QuerySet) -> dict[str, Ranker]:
     describer = Describer("summaries+text", reference="bm25_all", n_components=46)
     return {
         "LightGBM": best_trees(train, vali),
-        "kin": KinRanker(reference="bm25_all", group_column="movie"),
+        "kin": KinRanker(group_column="movie", settings={"reference": "bm25_all"}),
         "knn": KnnRanker(400, describe=describer, neighbor_weights="gaussian", prior="global", prior_strength=0.1),
         "one linear model": SingleRanker("rankrls"),
     }

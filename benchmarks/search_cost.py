@@ -74,11 +74,11 @@ def run(queries: str, least: str, cpu: str) -> dict[str, object]:
         known = np.isin(logged.qid, judged[:JUDGED].qid)
         train, test, asked = logged[known], logged[~known], judged[JUDGED:]
         # One repeat, as if there were 2,000 judged queries or more: each repeat adds tree models.
-        whole_model = KinRanker(group_column="movie", n_repeats=1).fit(train)
+        whole_model = KinRanker(group_column="movie", settings={"n_repeats": 1}).fit(train)
         order = np.argsort(whole_model.feature_importances_)
         gains = whole_model.feature_importances_[order] / whole_model.feature_importances_.sum()
         kept = features.only({features.names[place] for place in order[np.cumsum(gains) >= float(least)]})
-        fewer_model = KinRanker(group_column="movie", n_repeats=1).fit(with_features(train, kept))
+        fewer_model = KinRanker(group_column="movie", settings={"n_repeats": 1}).fit(with_features(train, kept))
         values = [
             MEASURE.per_query(model.predict(each), test.grades, test.offsets)
             for model, each in ((whole_model, test), (fewer_model, with_features(test, kept)))

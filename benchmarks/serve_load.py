@@ -53,7 +53,7 @@ CONNECTIONS, SECONDS = 16, 5
 CLAIMED = 0.6
 MAX_FALLBACKS = 0.001
 OPTIONS = {"soak": ("300", "0"), "rounds": ("3", "1")}
-MODELS = {"knn": lambda: KnnRanker(K, reference=0), "kin": lambda: KinRanker(K, reference=0)}
+MODELS = {"knn": lambda: KnnRanker(K, reference=0), "kin": lambda: KinRanker(K, settings={"reference": 0})}
 FITTED = {"knn": M, "kin": 2_000}  # the other judged queries are added
 PERCENTILES = ("50", "99", "99.9")
 LUA = """

@@ -11,7 +11,7 @@ from kinrank.serve import Service, Settings
 
 judged = make_two_camps(60)
 with tempfile.TemporaryDirectory() as folder:
-    rankers = {"kin": KinRanker(5), "scored": KinRanker(5, reference=0), "knn": KnnRanker(5, reference=0)}
+    rankers = {"kin": KinRanker(5), "scored": KinRanker(5, settings={"reference": 0}), "knn": KnnRanker(5, reference=0)}
     for name, ranker in rankers.items():
         ranker.fit(judged).save(Path(folder) / name, examples=judged[:5])
     with Service({name: Path(folder) / name for name in rankers}, settings=Settings(deadline=60.0)):

@@ -51,7 +51,7 @@ BROWSED = {
     "Splits": "kinrank.data.split",
     "Data sets": "kinrank.datasets.movies kinrank.datasets.letor kinrank.datasets.download "
     "kinrank.datasets.queries kinrank.datasets.click_log",
-    "KinRanker": "kinrank.rankers.kin.ranker",
+    "KinRanker": "kinrank.rankers.kin.ranker kinrank.rankers.kin.settings",
     "KnnRanker": "kinrank.rankers.knn",
     "CellRanker": "kinrank.rankers.cells.ranker",
     "Other rankers": "kinrank.rankers.single kinrank.papers.query_class kinrank.papers.cluster "

@@ -159,7 +159,7 @@ def main() -> None:
     write_judged(train, test)
     peer = LightGBMPeer().fit(train)
     trees = SingleRanker(peer.learner()).fit(train)
-    kin = KinRanker(n_repeats=1, encoder="ngrams(n_components=48, max_ngrams=4000)").fit(train)
+    kin = KinRanker(encoder="ngrams(n_components=48, max_ngrams=4000)", settings={"n_repeats": 1}).fit(train)
     trees.save(TARGET / "lightgbm")
     kin.save(TARGET / "kinrank")
     (TARGET / "examples.json").write_text(json.dumps(examples(test, kin, trees), indent=1) + "\n")

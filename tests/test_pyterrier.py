@@ -68,7 +68,7 @@ def first_stage() -> Any:
 
 
 def test_experiment(first_stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rerank = Rerank(KinRanker(n_members=2, n_repeats=1), feature_names=["bm25", "number"])
+    rerank = Rerank(KinRanker(settings={"n_members": 2, "n_repeats": 1}), feature_names=["bm25", "number"])
     pipeline = first_stage >> rerank
     pipeline.fit(TRAIN, QRELS)
     systems = [first_stage, pipeline]

@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from kinrank.rankers._local.choose import choose_neighbors as choose_neighbors
     from kinrank.rankers.cells.ranker import CellRanker as CellRanker
     from kinrank.rankers.kin.ranker import KinRanker as KinRanker
+    from kinrank.rankers.kin.settings import KinSettings as KinSettings
     from kinrank.rankers.knn import KnnRanker as KnnRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
 
 # Public name -> its module, imported on first use, so that `import kinrank` is quick and loads no extra.
 _PUBLIC = {cls: module for module, _, cls in (target.partition(":") for target in RANKERS.targets)} | {
+    "KinSettings": "kinrank.rankers.kin.settings",
     "Memory": "kinrank.memory.memory",
     "QuerySet": "kinrank.data.queryset",
     "choose_neighbors": "kinrank.rankers._local.choose",

@@ -85,9 +85,8 @@ def test_models_of_choices_add_boosts(kinrank, queries: QuerySet):
         encoder=None,
         memory=False,
         local=False,
-        n_members=2,
-        n_repeats=1,
         trees="lambdamart(n_trees=5)",
+        settings={"n_members": 2, "n_repeats": 1},
     ).fit(queries).save("choices")
     lines = kinrank("explain", "--weights", "choices", "queries.parquet", "--json").stdout.splitlines()
     first, second, *_ = map(json.loads, lines)

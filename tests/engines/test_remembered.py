@@ -40,7 +40,9 @@ def choice_model(engine: LuceneEngine, chosen: list[str], ignored: str) -> KinRa
     )
     choices = [399.0 - 60 * place for place in range(len(chosen))] + [0.0]
     evidence = Evidence.from_cells([QUERY] * len(choices), [*chosen, ignored], [400.0] * len(choices), choices)
-    return KinRanker(evidence=evidence, missing="zero", encoder=None, memory=False, local=False).fit(queries)
+    return KinRanker(evidence=evidence, encoder=None, memory=False, local=False, settings={"missing": "zero"}).fit(
+        queries
+    )
 
 
 def test_remembered_documents_are_found_and_ranked_alike_in_both_ways(

@@ -135,7 +135,7 @@ def test_kin_ranks_with_given_trees(file, tmp_path):
     else:
         shutil.copy(FOLDER / "weak.json", tmp_path / file)
     alone = ranker_of(tmp_path / file).fit(train)
-    kin = KinRanker(30, n_repeats=1, trees=f"lambdamart(model={tmp_path / file})").fit(train)
+    kin = KinRanker(30, trees=f"lambdamart(model={tmp_path / file})", settings={"n_repeats": 1}).fit(train)
     assert len(kin.members_) == 1
     assert kin.record_["trees"] == pytest.approx(alone.score(train), abs=0.02)
     assert kin.score(test) > alone.score(test) + 0.02

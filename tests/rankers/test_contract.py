@@ -34,8 +34,8 @@ MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in R
     ),
     "knn cells": partial(CellRanker, 9, n_cells=8),
     "knn cells, kernel and prior": partial(CellRanker, 15, n_cells=6, neighbor_weights="gaussian", prior="global"),
-    "kin cells": partial(KinRanker, n_cells=8, trees=FEW),
-    "kin with a base": partial(KinRanker, base="single", trees=FEW, n_repeats=1),
+    "kin cells": partial(KinRanker, trees=FEW, settings={"n_cells": 8}),
+    "kin with a base": partial(KinRanker, base="single", trees=FEW, settings={"n_repeats": 1}),
     "query-class": partial(QueryClassRanker, n_types=4),
 }
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import kinrank
-from kinrank import KinRanker, QuerySet, SingleRanker
+from kinrank import KinRanker, KinSettings, QuerySet, SingleRanker
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
@@ -78,7 +80,7 @@ def test_query_far_from_all_others_is_ranked_globally(camps):
 def test_loaded_ranker_ranks_and_explains_the_same(camps, tmp_path):
     _, test, ranker = camps
     ranker.save(tmp_path / "model")
-    again = kinrank.load(tmp_path / "model")
+    again = kinrank.kinrank.load(tmp_path / "model")
     assert isinstance(again, KinRanker)
     np.testing.assert_array_equal(again.predict(test), ranker.predict(test))
     assert again.record_ == ranker.record_
@@ -104,7 +106,7 @@ def test_one_group_with_most_queries_is_one_fold_and_the_others_share_the_rest()
     together = np.where(np.arange(60) < 42, 0, np.arange(60))
     queries = queries.replace(query_columns={"g": together})
     assert sorted(np.bincount(assign_folds(queries, 4, "g", 0))) == [6, 6, 6, 42]
-    assert len(KinRanker(trees=FEW, n_repeats=1, group_column="g").fit(queries).members_) == 4
+    assert len(KinRanker(trees=FEW, group_column="g", settings={"n_repeats": 1}).fit(queries).members_) == 4
 
 
 def test_folds_do_not_split_groups():
@@ -135,11 +137,11 @@ def test_best_shares_keep_the_first_ranking_unless_a_blend_is_clearly_better():
 
 def test_repeats_use_other_folds_and_all_their_members_rank():
     queries = make_two_camps(n_queries=40, seed=0)
-    ranker = KinRanker(5, n_members=2, n_repeats=3, trees=FEW).fit(queries)
+    ranker = KinRanker(5, trees=FEW, settings={"n_members": 2, "n_repeats": 3}).fit(queries)
     assert len(ranker.members_) == 6
     table = np.random.default_rng(0).normal(size=(50, ranker.members_[0].booster_.num_feature()))
     assert len({model.predict(table).tobytes() for model in ranker.members_}) > 1
-    first = KinRanker(5, n_members=2, n_repeats=1, trees=FEW).fit(queries)
+    first = KinRanker(5, trees=FEW, settings={"n_members": 2, "n_repeats": 1}).fit(queries)
     for one, other in zip(first.members_, ranker.members_, strict=False):
         np.testing.assert_array_equal(one.keep_trees(1).predict(table), other.keep_trees(1).predict(table))
 
@@ -147,15 +149,15 @@ def test_repeats_use_other_folds_and_all_their_members_rank():
 def test_cross_fitting_is_repeated_when_queries_are_few():
     few = make_intents(60, 0, n_docs=5, n_features=5, seed=0)
     assert len(KinRanker(5, trees=FEW).fit(few).members_) == 12
-    assert len(KinRanker(5, trees=FEW, n_repeats=1).fit(few).members_) == 4
+    assert len(KinRanker(5, trees=FEW, settings={"n_repeats": 1}).fit(few).members_) == 4
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"n_neighbors": 0}, "n_neighbors must be 'auto' or a whole number from 1, got 0"),
-        ({"n_members": 1}, "n_members must be a whole number from 2, got 1"),
-        ({"n_repeats": 0}, "n_repeats must be 'auto' or a whole number from 1, got 0"),
+        ({"settings": {"n_members": 1}}, "n_members must be a whole number from 2, got 1"),
+        ({"settings": {"n_repeats": 0}}, "n_repeats must be 'auto' or a whole number from 1, got 0"),
         ({"trees": "rankrls"}, "trees must be a LambdaMART, got 'rankrls'"),
         ({"group_column": "movie"}, "group 'movie' is not a query column"),
     ],
@@ -192,7 +194,7 @@ def test_local_models_gain_if_queries_differ():
 def test_fit_reports_its_stages() -> None:
     seen: list[tuple[str, int, int]] = []
     with on_progress(lambda *step: seen.append(step)):
-        KinRanker(n_repeats=2, trees=FEW).fit(make_two_camps(60, seed=0))
+        KinRanker(trees=FEW, settings={"n_repeats": 2}).fit(make_two_camps(60, seed=0))
     stages = list(dict.fromkeys(stage for stage, _, _ in seen))
     assert stages == ["folds to choose k", "weights per query", "local scores", "tree models"]
     tried = [step for step in seen if step[0] == "weights per query"]
@@ -250,8 +252,36 @@ def test_trees_see_the_standing_if_only_unjudged_documents_weigh_less():
 
 def test_later_repeats_grow_only_as_many_trees_as_the_first_needs():
     queries = make_two_camps(n_queries=40, seed=0)
-    once, twice = (KinRanker(10, local=True, trees=FEW, n_repeats=repeats).fit(queries) for repeats in (1, 2))
+    once, twice = (
+        KinRanker(10, local=True, trees=FEW, settings={"n_repeats": repeats}).fit(queries) for repeats in (1, 2)
+    )
     grown = [member.booster_.num_trees() for member in twice.members_]
     assert once.n_trees_ < FEW.n_trees
     assert grown == [FEW.n_trees] * 4 + [once.n_trees_] * 4
     assert twice.n_trees_ <= once.n_trees_
+
+
+def test_settings_are_one_parameter_as_an_object_or_a_dict(tmp_path: Path) -> None:
+    queries = make_two_camps(40, seed=0)
+    given = KinRanker(10, trees=FEW, settings=KinSettings(n_repeats=1, n_members=2))
+    assert len(given.get_params(deep=False)) <= 14
+    assert clone(given).settings == given.settings
+    by_dict = clone(given).set_params(settings={"n_repeats": 1, "n_members": 2})
+    scores = given.fit(queries).predict(queries)
+    np.testing.assert_array_equal(by_dict.fit(queries).predict(queries), scores)
+    given.save(tmp_path / "model")
+    loaded = kinrank.load(tmp_path / "model")
+    assert KinSettings.of(loaded.get_params()["settings"]) == given.settings
+    np.testing.assert_array_equal(loaded.predict(queries), scores)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_member": 2}, r"^settings have no 'n_member': choose from n_members, n_repeats, "),
+        (4, "^settings must be a KinSettings or a dict, got 4$"),
+    ],
+)
+def test_unknown_settings_raise(settings: object, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        KinRanker(settings=settings).fit(make_two_camps(20))  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ def test_texts_of_added_queries_are_encoded():
 def test_added_queries_of_cells_are_known_and_counted_once(fitted):
     more, test, ranker = fitted
     queries = make_intents(100, 20, n_docs=15, n_features=5, spread=1.0, seed=0)
-    cells = KinRanker(20, n_cells=10, trees=FEW).fit(queries[:100])
+    cells = KinRanker(20, trees=FEW, settings={"n_cells": 10}).fit(queries[:100])
     cells.add(more).add(more)
     assert cells.n_unseen_ == len(more)
     assert cells.learned_from(more).all()

@@ -28,7 +28,7 @@ def queries() -> QuerySet:
 
 @pytest.fixture(scope="module")
 def ranker(queries: QuerySet) -> KinRanker:
-    return KinRanker(n_cells=40, trees=FEW, group_column="movie").fit(queries[:400])
+    return KinRanker(trees=FEW, group_column="movie", settings={"n_cells": 40}).fit(queries[:400])
 
 
 def test_subtracting_a_fold_equals_fitting_without_it(queries: QuerySet) -> None:
@@ -63,7 +63,7 @@ def test_local_scores_out_of_fold_do_not_depend_on_the_grades_of_the_fold(
 
     monkeypatch.setattr(BagTraining, "run", end)
     train = queries[:200]
-    settings = KinRanker(20, n_cells=n_cells, describe="mean", n_repeats=1)
+    settings = KinRanker(20, describe="mean", settings={"n_cells": n_cells, "n_repeats": 1})
     with pytest.raises(_TreesReachedError, match="the trees"):
         settings.fit(train)
     out = trainings[0].folds[0][0] == 0
@@ -79,7 +79,7 @@ def test_local_scores_out_of_fold_do_not_depend_on_the_grades_of_the_fold(
 
 def test_one_cell_per_query_equals_keeping_every_query(queries: QuerySet) -> None:
     train, test = queries[:200], queries[400:]
-    cells, exact = (KinRanker(30, n_cells=n, trees=FEW, n_repeats=1).fit(train) for n in (200, None))
+    cells, exact = (KinRanker(30, trees=FEW, settings={"n_cells": n, "n_repeats": 1}).fit(train) for n in (200, None))
     np.testing.assert_allclose(cells.local_.predict(test), exact.local_.predict(test), atol=1e-4)
     assert cells.score(test) == pytest.approx(exact.score(test), abs=0.02)
 
@@ -106,7 +106,7 @@ def test_trees_can_learn_from_a_sample_that_keeps_groups_whole(queries: QuerySet
     assert 120 < len(sampled) < 280
     sizes = np.unique(sampled.query_columns["movie"], return_counts=True)[1]
     assert set(sizes.tolist()) == {2}
-    ranker = KinRanker(n_cells=40, tree_queries=200, trees=FEW, group_column="movie").fit(train)
+    ranker = KinRanker(trees=FEW, group_column="movie", settings={"n_cells": 40, "tree_queries": 200}).fit(train)
     assert ranker.local_.model_.training_set.counts.sum() == 400
     assert ranker.score(queries[400:]) > kinrank.SingleRanker().fit(train).score(queries[400:])
 
@@ -129,16 +129,19 @@ def test_settings_decide_what_it_can_do(queries: QuerySet, ranker: KinRanker) ->
     with pytest.raises(ParameterError, match=r"^cells do not keep the ids of their queries: pass the queries"):
         ranker.remove([0])
     exact = KinRanker(10, trees=FEW).fit(queries[:60])
-    with pytest.raises(ParameterError, match=r"^this needs sums over cells: fit with n_cells="):
+    with pytest.raises(ParameterError, match=r"^this needs sums over cells: set n_cells in settings"):
         exact.forget(queries[:1])
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_cells": 0}, "^n_cells must be a whole number from 1, or None, got 0"),
-        ({"n_cells": 4, "tree_queries": 0.5}, "^tree_queries must be a whole number from 1, or None, got 0.5"),
-        ({"tree_queries": 100}, "^tree_queries needs n_cells"),
+        ({"settings": {"n_cells": 0}}, "^n_cells must be a whole number from 1, or None, got 0"),
+        (
+            {"settings": {"n_cells": 4, "tree_queries": 0.5}},
+            "^tree_queries must be a whole number from 1, or None, got 0.5",
+        ),
+        ({"settings": {"tree_queries": 100}}, "^tree_queries needs n_cells"),
     ],
 )
 def test_bad_settings_raise(queries: QuerySet, settings: dict[str, object], message: str) -> None:
@@ -153,7 +156,8 @@ def test_sample_for_the_trees_is_limited_by_what_they_see(rows_per_query: int, n
     X = np.zeros((2 * rows_per_query, n_features))
     few = QuerySet.from_arrays(X, qid=np.repeat([0, 1], rows_per_query), y=np.zeros(len(X)))
     blocks = QuerySetBlocks(few, 1_000)
-    free, given = KinRanker(), KinRanker(tree_queries=7, n_cells=2)
+    free, given = KinRanker(), KinRanker(settings={"tree_queries": 7, "n_cells": 2})
     for ranker in (free, given):
         set_sizes(ranker, blocks, 2)
-    assert (free.tree_queries, given.tree_queries, given.n_cells) == (expected, 7, 2)
+    chosen, kept = free.settings, given.settings
+    assert (chosen.tree_queries, kept.tree_queries, kept.n_cells) == (expected, 7, 2)

@@ -23,7 +23,12 @@ from kinrank.rankers.base import from_record
 from kinrank.rankers.kin._chosen import ChosenPart, WithChoices, _HeldOutScores
 from kinrank.store import VersionStore, read_model, read_model_and_examples
 
-QUICK = {"memory": False, "local": False, "n_members": 2, "n_repeats": 1, "trees": "lambdamart(n_trees=10)"}
+QUICK = {
+    "memory": False,
+    "local": False,
+    "settings": {"n_members": 2, "n_repeats": 1},
+    "trees": "lambdamart(n_trees=10)",
+}
 RATES = np.array([0.1, 0.35, 0.7])  # of choices per look, by grade
 
 
@@ -421,7 +426,7 @@ def test_any_model_can_be_the_base(queries: QuerySet, evidence: Evidence, tmp_pa
     with pytest.raises(ParameterError, match="base must be the name of a ranker, a model file or a ranker"):
         KinRanker(base=object(), **QUICK).fit(queries)
     with pytest.raises(ParameterError, match="a base needs all candidates in memory"):
-        KinRanker(base="single", n_cells=4).fit(queries)
+        KinRanker(base="single", settings={"n_cells": 4}).fit(queries)
 
 
 def test_model_file_is_the_base(queries: QuerySet, tmp_path: Path):

@@ -73,7 +73,7 @@ def encoder() -> Meanings:
 
 @pytest.fixture(scope="module")
 def fitted(queries: QuerySet) -> KinRanker:
-    return KinRanker(keys=["brand"], encoder=Meanings(), trees=FEW, n_repeats=1).fit(queries[:150])
+    return KinRanker(keys=["brand"], encoder=Meanings(), trees=FEW, settings={"n_repeats": 1}).fit(queries[:150])
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_kin_by_meaning_are_kept_where_letters_say_nothing(queries: QuerySet, ra
     assert kept["kin by meaning"]
     assert not kept["kin"]
     assert any(remark.startswith("kin by meaning: kept, +") for remark in ranker.remarks())
-    letters = KinRanker(keys=["brand"], trees=FEW, n_repeats=1).fit(queries[:150])
+    letters = KinRanker(keys=["brand"], trees=FEW, settings={"n_repeats": 1}).fit(queries[:150])
     assert "kin by meaning" not in {record.part for record in letters.parts_}
     assert ranker.score(queries[150:]) > letters.score(queries[150:]) + 0.2
 
@@ -99,7 +99,7 @@ def test_kin_by_meaning_are_kept_where_letters_say_nothing(queries: QuerySet, ra
 def test_given_vectors_count_as_an_encoder_does(queries: QuerySet, ranker: KinRanker, encoder: Meanings):
     vectors = encoder.encode(queries.query_columns["text"].tolist()).astype(np.float32)
     given = queries.replace(query_columns={**queries.query_columns, "vector": vectors})
-    by_vectors = KinRanker(keys=["brand"], trees=FEW, n_repeats=1).fit(given[:150])
+    by_vectors = KinRanker(keys=["brand"], trees=FEW, settings={"n_repeats": 1}).fit(given[:150])
     assert by_vectors.guard_ is None
     assert by_vectors.score(given[150:]) == pytest.approx(ranker.score(queries[150:]), abs=0.05)
     narrow = given.replace(query_columns={**given.query_columns, "vector": vectors[:, :5]})

@@ -56,7 +56,7 @@ def queries() -> QuerySet:
 
 @pytest.fixture(scope="module")
 def ranker(queries: QuerySet) -> KinRanker:
-    return KinRanker(keys=["brand"], trees=FEW, n_repeats=1).fit(queries[:120])
+    return KinRanker(keys=["brand"], trees=FEW, settings={"n_repeats": 1}).fit(queries[:120])
 
 
 def test_memory_is_kept_where_it_pays(queries: QuerySet, ranker: KinRanker):
@@ -64,7 +64,7 @@ def test_memory_is_kept_where_it_pays(queries: QuerySet, ranker: KinRanker):
     kept = {record.part: record.kept for record in ranker.parts_}
     assert kept["kin"]
     assert any(remark.startswith("kin: kept, +") and "ms" in remark for remark in ranker.remarks())
-    alone = KinRanker(memory=False, trees=FEW, n_repeats=1).fit(queries[:120])
+    alone = KinRanker(memory=False, trees=FEW, settings={"n_repeats": 1}).fit(queries[:120])
     assert alone.memory_ is None
     assert ranker.score(queries[120:]) > alone.score(queries[120:]) + 0.1
 
@@ -111,7 +111,7 @@ def test_scores_do_not_depend_on_how_they_are_asked_for(queries: QuerySet, ranke
 def test_arrays_and_query_sets_fit_alike(queries: QuerySet):
     train = queries[:60]
     texts = dict(zip(train.qid.tolist(), train.query_columns["text"].tolist(), strict=True))
-    settings = KinRanker(trees=FEW, n_repeats=1)
+    settings = KinRanker(trees=FEW, settings={"n_repeats": 1})
     by_arrays = clone(settings).fit(
         train.X, train.y, qid=np.repeat(train.qid, train.sizes), doc_id=train.doc_id, query_text=texts
     )
@@ -153,7 +153,7 @@ def test_reasons_name_queries_and_keys(queries: QuerySet, ranker: KinRanker):
 
 
 def test_in_time_only_earlier_queries_are_remembered(queries: QuerySet):
-    in_time = KinRanker(time_column="day", trees=FEW, n_repeats=1).fit(queries)
+    in_time = KinRanker(time_column="day", trees=FEW, settings={"n_repeats": 1}).fit(queries)
     assert in_time.memory_ is not None
     columns = in_time.memory_.of_training(queries, None, "day", 0)
     assert not columns[: queries.offsets[20]].any()  # of the first day
@@ -165,7 +165,7 @@ def test_times_of_every_kind_decide_about_memory(queries: QuerySet, first_at_onc
     """One time for each query, all but one at once, and all at once."""
     time = np.maximum(np.arange(120), first_at_once)
     asked = queries[:120].replace(query_columns={**queries[:120].query_columns, "asked": time})
-    ranker = KinRanker(time_column="asked", trees=FEW, n_repeats=1).fit(asked)
+    ranker = KinRanker(time_column="asked", trees=FEW, settings={"n_repeats": 1}).fit(asked)
     assert (ranker.memory_ is not None) == (first_at_once == 0)
     parts = np.unique(periods_of(asked, "asked"), return_counts=True)[1]
     assert len(parts) == {0: 20, 118: 2, 119: 1}[first_at_once]
@@ -232,7 +232,9 @@ def test_features_that_trees_hardly_use_are_named():
     queries = QuerySet.from_arrays(
         X, X[:, 0] > 0.5, qid=np.repeat(np.arange(40), 10), feature_names=["title", "other", "constant"]
     )
-    ranker = KinRanker(memory=False, local=False, n_members=2, n_repeats=1, trees="lambdamart(n_trees=5)")
+    ranker = KinRanker(
+        memory=False, local=False, trees="lambdamart(n_trees=5)", settings={"n_members": 2, "n_repeats": 1}
+    )
     [remark] = [each for each in ranker.fit(queries).remarks() if "--columns drop=" in each]
     assert "constant" in remark
     assert "title" not in remark

@@ -75,7 +75,7 @@ def test_weights_are_closer_to_the_scores_than_those_of_the_local_model(intents)
 
 def test_signs_restrict_the_weights_and_not_the_ranking(intents):
     test, ranker = intents
-    signed = ranker.copy().set_params(nonnegative=True, lower_is_better=["f2"])
+    signed = ranker.copy().set_params(settings={"nonnegative": True, "lower_is_better": ["f2"]})
     weights = signed.weights(test)
     assert (weights[:, [0, 2, 3, 4, 5]] >= 0).all()
     assert (weights[:, 1] <= 0).all()
@@ -85,7 +85,7 @@ def test_signs_restrict_the_weights_and_not_the_ranking(intents):
 
 def test_unknown_feature_in_lower_is_better_raises():
     with pytest.raises(ParameterError, match="lower_is_better names the unknown feature 'price'"):
-        KinRanker(lower_is_better=["price"]).fit([[1.0], [2.0]], [0, 1], group=[2])
+        KinRanker(settings={"lower_is_better": ["price"]}).fit([[1.0], [2.0]], [0, 1], group=[2])
 
 
 def test_weights_of_a_query_with_one_candidate(intents):

@@ -403,7 +403,9 @@ def test_invalid_settings_raise(settings_: dict[str, object], message: str) -> N
         KnnRanker(**settings_).fit(linear_queries())
 
 
-@pytest.mark.parametrize("make", [KnnRanker, CellRanker, KinRanker, partial(KinRanker, n_cells=8), QueryClassRanker])
+@pytest.mark.parametrize(
+    "make", [KnnRanker, CellRanker, KinRanker, partial(KinRanker, settings={"n_cells": 8}), QueryClassRanker]
+)
 def test_reference_of_a_ranker_must_be_that_of_its_describer(make: Callable[..., Ranker]) -> None:
     queries = linear_queries()
     with pytest.raises(ParameterError, match=r"reference='f1' .*Describer\(reference='f1'\)"):

@@ -46,7 +46,9 @@ def evidence_of(days: slice) -> Evidence:
 
 @pytest.fixture(scope="module")
 def ranker(queries: QuerySet) -> KinRanker:
-    fitted = KinRanker(keys=["brand"], evidence=evidence_of(slice(None)), trees=FEW, n_repeats=1).fit(queries[:N_TRAIN])
+    fitted = KinRanker(keys=["brand"], evidence=evidence_of(slice(None)), trees=FEW, settings={"n_repeats": 1}).fit(
+        queries[:N_TRAIN]
+    )
     assert fitted.memory_ is not None
     return fitted
 

@@ -25,9 +25,9 @@ NAMED = CAMPS.replace(
     "ranker",
     [
         KnnRanker(5, encoder=None),
-        KinRanker(5, encoder=None, n_members=2, n_repeats=1),
-        KinRanker(5, encoder=None, n_members=2, n_repeats=1, n_cells=6),
-        KinRanker(5, base="single", encoder=None, n_members=2, n_repeats=1),
+        KinRanker(5, encoder=None, settings={"n_members": 2, "n_repeats": 1}),
+        KinRanker(5, encoder=None, settings={"n_members": 2, "n_repeats": 1, "n_cells": 6}),
+        KinRanker(5, base="single", encoder=None, settings={"n_members": 2, "n_repeats": 1}),
     ],
     ids=lambda ranker: type(ranker).__name__,
 )

@@ -66,7 +66,7 @@ def test_rows_of_weight_0_do_not_count_in_what_kin_chooses():
     queries = linear_queries(80)
     known = np.random.default_rng(0).random(queries.n_rows) < 0.5
     grades = np.where(known, queries.grades, 0.0).astype(np.float32)
-    ranker = KinRanker(n_repeats=1).fit(queries.replace(y=grades, sample_weight=known.astype(np.float32)))
+    ranker = KinRanker(settings={"n_repeats": 1}).fit(queries.replace(y=grades, sample_weight=known.astype(np.float32)))
     test = linear_queries(30, seed=1)
     assert ranker.record_["global"] > 0.9  # .7 if rows that are not known counted as not relevant
     assert ranker.score(test) > 0.9

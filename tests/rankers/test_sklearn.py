@@ -87,7 +87,7 @@ def test_importances_name_the_feature_that_decides() -> None:
     trees = [SingleRanker("lambdamart").fit(copies), LightGBMPeer(10, shapes=None, validation=0).fit(copies)]
     for ranker in trees:
         np.testing.assert_allclose(ranker.feature_importances_, [0, 1])
-    kin = KinRanker(n_members=2, n_repeats=1, n_jobs=1, trees="lambdamart(n_trees=5)").fit(copies)
+    kin = KinRanker(n_jobs=1, trees="lambdamart(n_trees=5)", settings={"n_members": 2, "n_repeats": 1}).fit(copies)
     constant, decisive = kin.feature_importances_
     assert constant < 0.01 < decisive <= 1  # the standing of a constant tells the number of candidates
     assert clone(kin).n_jobs == 1

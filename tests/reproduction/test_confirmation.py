@@ -41,7 +41,8 @@ def test_small_version_resumes_and_prints_no_quality_before_the_end(
 def test_bag_has_the_members_of_the_ranker_and_sees_only_features():
     queries = make_intents(60, 0, n_docs=8, n_features=5)
     ranker = KinRanker(
-        n_repeats=2, n_members=2, trees=LambdaMART(5, 4, 0.1, 5, params={"feature_fraction": 0.5}, n_threads=1)
+        trees=LambdaMART(5, 4, 0.1, 5, params={"feature_fraction": 0.5}, n_threads=1),
+        settings={"n_repeats": 2, "n_members": 2},
     )
     bag = confirmation.EqualBag.fit(ranker, queries)
     ranker.fit(queries)

@@ -105,7 +105,7 @@ def test_a_trained_ranker_is_level_with_rerank_on_later_questions():
     system = Remembered(shop)
     known = Stream(shop.texts, shop.questions[:n_known], shop.grades[:n_known], shop.hits[:n_known])
     play(known, system, wrong=0.2)
-    ranker = system.memory.train(KinRanker(n_repeats=1, local=False), retrieve)
+    ranker = system.memory.train(KinRanker(local=False, settings={"n_repeats": 1}), retrieve)
     right: dict[str, list[bool]] = {"retriever": [], "memory": [], "trained": []}
     for question, grades in zip(shop.questions[n_known:], shop.grades[n_known:], strict=True):
         found = [name for name, _ in hits[question]]

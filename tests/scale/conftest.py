@@ -22,7 +22,11 @@ SETTINGS = CellRanker(60, n_cells=12, reference="reference")
 BEFORE = 34  # tasks before the first block is summed: read 33 blocks for the sample, fit cells
 N_TASKS = 37  # 33 blocks, 3 sums of up to 16 blocks, 1 sum of those
 TREES = LambdaMART(n_trees=5, n_leaves=4, min_rows_in_leaf=5, n_threads=1)
-KIN = KinRanker(60, n_cells=12, tree_queries=200, n_members=2, n_repeats=1, trees=TREES, reference="reference")
+KIN = KinRanker(
+    60,
+    trees=TREES,
+    settings={"n_cells": 12, "tree_queries": 200, "n_members": 2, "n_repeats": 1, "reference": "reference"},
+)
 N_KIN = N_TASKS + 33 + 2  # a table per block, two tree models
 
 

@@ -16,7 +16,7 @@ from kinrank.kin.encoders.ngrams import NgramEncoder
 from kinrank.scale import Processes, TrainingProgress, train
 from tests.scale.conftest import BEFORE, BLOCK_ROWS, KIN, N_KIN, N_TASKS, TREES, ChaoticExecutor, model_bytes
 
-ALL = clone(KIN).set_params(tree_queries=1000)  # a sample is taken of each row group
+ALL = clone(KIN).set_params(settings={**KIN.settings, "tree_queries": 1000})  # a sample is taken of each row group
 
 
 def test_one_block_gives_the_model_of_fit(queries: QuerySet, judged: Path, tmp_path: Path) -> None:
@@ -80,9 +80,11 @@ def test_processes_give_the_same_bytes(judged: Path, kin_bytes: dict[str, bytes]
 
 def test_cells_and_sample_follow_from_the_number_of_queries(queries: QuerySet, tmp_path: Path) -> None:
     queries[:600].save(tmp_path / "judged")
-    trained = train(tmp_path / "judged", tmp_path / "model", KinRanker(n_members=2, n_repeats=1, trees=TREES))
+    trained = train(
+        tmp_path / "judged", tmp_path / "model", KinRanker(trees=TREES, settings={"n_members": 2, "n_repeats": 1})
+    )
     assert len(trained.local_.qid_) == 60
-    assert kinrank.load(tmp_path / "model").n_cells == 60
+    assert kinrank.load(tmp_path / "model").settings["n_cells"] == 60
 
 
 def test_texts_are_encoded_block_by_block(queries: QuerySet, tmp_path: Path) -> None:
@@ -103,7 +105,9 @@ def test_unknown_group_column_raises_before_the_work(judged: Path, tmp_path: Pat
 
 def test_job_with_another_query_log_is_another_job(queries: QuerySet, tmp_path: Path) -> None:
     queries[:300].save(tmp_path / "judged")
-    first, second = (KinRanker(encoder=NgramEncoder(log=(text,)), trees=TREES, n_members=2) for text in ("a b", "c d"))
+    first, second = (
+        KinRanker(encoder=NgramEncoder(log=(text,)), trees=TREES, settings={"n_members": 2}) for text in ("a b", "c d")
+    )
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "judged", tmp_path / "model", first, executor=ChaoticExecutor(1, fails_after=0))
     with pytest.raises(JobError, match=r"belongs to another job \(different query_log\)"):

@@ -108,7 +108,7 @@ def test_nodes_killed_during_sums_and_trees_do_not_change_kin(
 ) -> None:
     # Trees that take a second each, so that some are being trained when the node is killed.
     trees = LambdaMART(n_trees=200, n_leaves=15, min_rows_in_leaf=5, n_threads=1)
-    kin = clone(KIN).set_params(n_members=8, trees=trees)
+    kin = clone(KIN).set_params(settings={**KIN.settings, "n_members": 8}, trees=trees)
     train(judged, tmp_path / "here", kin, block_rows=BLOCK_ROWS)
     killers = [NodeKiller(cluster, "sums", 8), NodeKiller(cluster, "trees", 1)]
 

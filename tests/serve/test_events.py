@@ -71,9 +71,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = {"qid": np.repeat(np.arange(10), 4), "doc_id": np.array([f"d{row}" for row in range(40)])}
     queries = QuerySet.from_arrays(X, grades.astype(int), **names, query_columns={"text": texts})
     folder = tmp_path_factory.mktemp("choices") / "model"
-    KinRanker(encoder=None, memory=False, local=False, n_members=2, n_repeats=1, trees="lambdamart(n_trees=5)").fit(
-        queries
-    ).save(folder)
+    KinRanker(
+        encoder=None,
+        memory=False,
+        local=False,
+        trees="lambdamart(n_trees=5)",
+        settings={"n_members": 2, "n_repeats": 1},
+    ).fit(queries).save(folder)
     return folder
 
 

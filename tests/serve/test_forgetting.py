@@ -34,7 +34,11 @@ def save_models(folder: Path, texts: list[str]) -> None:
     KnnRanker(5).fit(plain).save(folder / "examples", examples=named[:3])
     KnnRanker(5).fit(by_text).save(folder / "ids")
     KinRanker(
-        evidence=evidence, memory=False, local=False, n_members=2, n_repeats=1, trees="lambdamart(n_trees=5)"
+        evidence=evidence,
+        memory=False,
+        local=False,
+        trees="lambdamart(n_trees=5)",
+        settings={"n_members": 2, "n_repeats": 1},
     ).fit(named).save(folder / "choices")
     evidence.save(folder / "evidence")
 

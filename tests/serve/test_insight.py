@@ -126,7 +126,7 @@ def test_a_model_with_memory_ranks_and_explains(tmp_path: Path):
     camps = make_two_camps(n_queries=20, n_docs=3, seed=0)
     texts = np.array([f"wish {qid}" for qid in camps.qid])
     named = camps.replace(doc_id=np.tile(["a", "b", "c"], 20), query_columns={"text": texts})
-    ranker = KinRanker(5, encoder=None, n_members=2, n_repeats=1).fit(named)
+    ranker = KinRanker(5, encoder=None, settings={"n_members": 2, "n_repeats": 1}).fit(named)
     memory = QueryMemory.of(named)
     ranker.memory_ = MemoryPart(memory, np.arange(0), GrowingRows(named.qid.astype(np.str_)))  # whether or not it pays
     ranker.save(tmp_path / "model", examples=named[:2])

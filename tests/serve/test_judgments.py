@@ -388,9 +388,13 @@ def test_checkpoint_is_found_whatever_its_mark_looks_like(models: Path, tmp_path
 
 def test_a_ranker_of_choices_obeys_judgments_of_a_query_at_once(tmp_path: Path, camps: QuerySet):
     camps = camps.replace(query_columns={"text": np.array([f"query {qid}" for qid in camps.qid])})
-    KinRanker(encoder=None, memory=False, local=False, n_members=2, n_repeats=1, trees="lambdamart(n_trees=5)").fit(
-        camps
-    ).save(tmp_path / "choices", examples=camps[:3])
+    KinRanker(
+        encoder=None,
+        memory=False,
+        local=False,
+        trees="lambdamart(n_trees=5)",
+        settings={"n_members": 2, "n_repeats": 1},
+    ).fit(camps).save(tmp_path / "choices", examples=camps[:3])
     service = Service({"choices": tmp_path / "choices"}, settings=PATIENT, judgments=sqlite_address(tmp_path))
     service.start()
     rows = np.column_stack([np.linspace(0, 1, 8), np.ones(8)]).astype(np.float32)

@@ -57,9 +57,8 @@ def choices_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         encoder=None,
         memory=False,
         local=False,
-        n_members=2,
-        n_repeats=1,
         trees="lambdamart(n_trees=5)",
+        settings={"n_members": 2, "n_repeats": 1},
     ).fit(camps).save(folder)
     return folder
 

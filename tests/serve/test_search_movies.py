@@ -176,7 +176,11 @@ def world(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     ranker = KnnRanker(60, prior="global", missing="zero", encoder=None).fit(judged_set)
     ranker.save(folder / "model", examples=judged_set[:10])
     kin = KinRanker(
-        encoder=None, missing="zero", memory=False, local=False, n_members=2, n_repeats=1, trees="lambdamart(n_trees=5)"
+        encoder=None,
+        memory=False,
+        local=False,
+        trees="lambdamart(n_trees=5)",
+        settings={"missing": "zero", "n_members": 2, "n_repeats": 1},
     ).fit(judged_set)
     kin.save(folder / "choices", examples=judged_set[:10])
     yield World(folder, address, texts)

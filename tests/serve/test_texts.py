@@ -104,7 +104,7 @@ def test_a_failing_encoder_falls_back_and_reports(service: Service):
 
 
 def test_a_ranker_that_finds_kin_by_letters_too_ranks_on(observer: Stages):
-    settings = {"memory": False, "n_members": 2, "n_repeats": 1, "trees": "lambdamart(n_trees=5)"}
+    settings = {"memory": False, "settings": {"n_members": 2, "n_repeats": 1}, "trees": "lambdamart(n_trees=5)"}
     ranker = KinRanker(5, encoder=Camps(), **settings).fit(camps_by_text())
     assert ranker.guard_ is not None
 

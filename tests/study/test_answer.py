@@ -135,7 +135,10 @@ def test_names_and_notes():
 
 
 def test_every_rung_is_recognized():
-    made = {rung: make() for rung, make in ladder(KinRanker(reference=2, group_column="movie"), "bm25").items()}
+    made = {
+        rung: make()
+        for rung, make in ladder(KinRanker(group_column="movie", settings={"reference": 2}), "bm25").items()
+    }
     assert {rung: rung_of(ranker) for rung, ranker in made.items()} == {rung: rung for rung in RUNGS}
     assert made["local"].reference == 2
     assert made["bag"].group_column == made["trees"].group_column == "movie"

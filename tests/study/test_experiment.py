@@ -16,7 +16,13 @@ from kinrank.progress import on_progress
 from kinrank.rankers import RANKERS, load
 from kinrank.study.experiment import run_experiment
 
-QUICK = {"kin": {"n_neighbors": 9, "n_members": 2, "trees": LambdaMART(n_trees=5, min_rows_in_leaf=5, n_threads=1)}}
+QUICK = {
+    "kin": {
+        "n_neighbors": 9,
+        "settings": {"n_members": 2},
+        "trees": LambdaMART(n_trees=5, min_rows_in_leaf=5, n_threads=1),
+    }
+}
 QUICK["choices"] = {"ranker": "single"}
 
 

@@ -125,7 +125,7 @@ def test_trees_need_whole_grades_and_stop_after_enough_queries():
     assert list(found.answer.means) == ["engine", "linear", "local"]
     assert "they need whole grades from 0 to 30" in found.answer.text
     steps, first = [], []
-    kin = KinRanker(5, n_members=2)
+    kin = KinRanker(5, settings={"n_members": 2})
     with use_threads(2), on_progress(lambda *step: steps.append(step)):
         few = study(camps, ranker=kin, folds=3, enough=20, engine=engine, details=True, on_first_answer=first.append)
     assert [list(answer.means) for answer in first] == [["linear", "local"]]
@@ -186,7 +186,7 @@ def test_oracle_is_never_below_the_global_model():
 @pytest.mark.slow
 def test_msrd_gains_without_near_duplicates(data_dir: Path):
     parts = msrd()
-    ranker = KinRanker(describe="summaries+text", reference="bm25_all")
+    ranker = KinRanker(describe="summaries+text", settings={"reference": "bm25_all"})
     found = headroom(parts["train"], parts["test"], ranker=ranker, group="movie")
     assert found.answer.verdict == "gain"
     assert found.answer.gain.paired.mean_difference > 0.003
@@ -198,7 +198,7 @@ def test_msrd_gains_without_near_duplicates(data_dir: Path):
 @pytest.mark.slow
 def test_mq2007_does_not_gain(data_dir: Path):
     queries = QuerySet.concat([letor_part("MQ2007", part) for part in range(1, 6)])
-    found = headroom(queries, ranker=KinRanker(reference=24))
+    found = headroom(queries, ranker=KinRanker(settings={"reference": 24}))
     assert found.answer.verdict == "none"
     assert found.answer.gain.paired.interval[1] < 0.005
 

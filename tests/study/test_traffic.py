@@ -208,7 +208,12 @@ def test_choices_for_test_queries_are_called_out(queries: QuerySet, cells: dict[
     queries[60:].save(tmp_path / "test")
     single = SingleRanker().fit(queries[:60])
     single.save(tmp_path / "single")
-    quick = {"memory": False, "local": False, "n_members": 2, "n_repeats": 1, "trees": "lambdamart(n_trees=5)"}
+    quick = {
+        "memory": False,
+        "local": False,
+        "settings": {"n_members": 2, "n_repeats": 1},
+        "trees": "lambdamart(n_trees=5)",
+    }
     KinRanker(evidence=Evidence.from_cells(**cells), **quick).fit(queries[:60]).save(tmp_path / "choices")
     words = ["compare", *(tmp_path / name for name in ("test", "single", "choices"))]
     done = CliRunner().invoke(app, [str(word) for word in words])

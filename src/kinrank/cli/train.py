@@ -146,7 +146,7 @@ def train(
         _train_large(data, model, name, fitted, validate, ray, workers, job, leaks, judgments_through)
         return
     queries = read_queries(data)
-    announce(queries, data, fitted.get_params(deep=False).get("missing", "mean"))
+    announce(queries, data, getattr(fitted, "missing", "mean"))
     queries = _without_leaks(queries, leaks)
     study: Study | None = None
     if validate is not None:

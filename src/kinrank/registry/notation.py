@@ -10,8 +10,9 @@ import ast
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from kinrank.errors import ParameterError
 
@@ -64,7 +65,7 @@ def parse_settings(cls: type[Any] | None, settings: Iterable[str]) -> dict[str, 
     """Return the keyword arguments in ``name=value`` texts.
 
     A value is read as a Python literal or as text, whichever the signature of the class allows; of two settings of one
-    name, the last counts.
+    name, the last counts. If a parameter takes a dataclass or a dict of its fields, each field is set by name.
 
     Parameters
     ----------
@@ -85,27 +86,32 @@ def parse_settings(cls: type[Any] | None, settings: Iterable[str]) -> dict[str, 
       learner: str = 'ranksvm'
       scale: 'standard' | 'none' | 'min_max' | 'l2' | 'z_score' = 'standard'
       missing: 'error' | 'zero' | 'mean' = 'mean'
+    >>> from kinrank import KinRanker
+    >>> parse_settings(KinRanker, ["seed=1", "n_cells=64", "scale=l2"])
+    {'seed': 1, 'settings': {'n_cells': 64, 'scale': 'l2'}}
     >>> parse_settings(None, ["max_retries=2", "ca_certs=/etc/engine.pem"])
     {'max_retries': 2, 'ca_certs': '/etc/engine.pem'}
     """
     pairs = (_split_setting(setting) for setting in settings)
     if cls is None:
         return {name: next(_readings(text)) for name, text in pairs}
+    parsed: dict[str, Any] = {}
     try:
-        types = _settable(cls)
-        return {name: _read(name, text, types) for name, text in pairs}
+        settable = _settable(cls)
+        for name, text in pairs:
+            value, holder = _read(name, text, settable), settable[name].holder
+            (parsed if holder is None else parsed.setdefault(holder, {}))[name] = value
     except ParameterError as error:
         raise ParameterError(f"{error}. {cls.__name__} takes\n{list_settings(cls)}") from None
+    return parsed
 
 
 def list_settings(cls: type[Any]) -> str:
     """Return the parameters of a class that text can set, one per line."""
-    parameters = inspect.signature(cls).parameters
     lines = []
-    for name, types in _settable(cls).items():
-        default = parameters[name].default
-        value = "" if default is inspect.Parameter.empty else f" = {default!r}"
-        lines.append(f"  {name}: {_type_names(types)}{value}")
+    for name, found in _settable(cls).items():
+        value = "" if found.default is inspect.Parameter.empty else f" = {found.default!r}"
+        lines.append(f"  {name}: {_type_names(found.types)}{value}")
     return "\n".join(lines)
 
 
@@ -139,11 +145,29 @@ def _split_setting(setting: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _settable(cls: type[Any]) -> dict[str, list[Any]]:
-    """Return the types that text can have for each parameter; parameters that only Python can set are left out."""
+class _Settable(NamedTuple):
+    """What text can set: a parameter, or a field of the dataclass that a parameter takes."""
+
+    types: list[Any]
+    default: Any
+    holder: str | None
+    """The name of that parameter; None for a parameter itself."""
+
+
+def _settable(cls: type[Any], holder: str | None = None) -> dict[str, _Settable]:
+    """Return what text can set of a class; parameters that only Python can set are left out."""
     hints = get_type_hints(cls.__init__)
-    types = {name: list(_text_types(hints[name])) for name in inspect.signature(cls).parameters}
-    return {name: some for name, some in types.items() if some}
+    settable: dict[str, _Settable] = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        choices = get_args(hints[name])
+        objects = [choice for choice in choices if is_dataclass(choice) and isinstance(choice, type)]
+        if objects and any(get_origin(choice) is Mapping for choice in choices):
+            settable |= _settable(objects[0], name)
+            continue
+        types = list(_text_types(hints[name]))
+        if types:
+            settable[name] = _Settable(types, parameter.default, holder)
+    return settable
 
 
 def _text_types(hint: Any) -> Iterator[Any]:
@@ -157,13 +181,14 @@ def _text_types(hint: Any) -> Iterator[Any]:
         yield origin
 
 
-def _read(name: str, text: str, types: Mapping[str, list[Any]]) -> Any:
-    if name not in types:
+def _read(name: str, text: str, settable: Mapping[str, _Settable]) -> Any:
+    if name not in settable:
         raise ParameterError(f"unknown parameter {name!r}")
-    for value in _readings(text, accept_infinity=float in types[name]):
-        if any(_fits(value, kind) for kind in types[name]):
+    types = settable[name].types
+    for value in _readings(text, accept_infinity=float in types):
+        if any(_fits(value, kind) for kind in types):
             return value
-    raise ParameterError(f"{name} must be {_type_names(types[name])}, got {text!r}")
+    raise ParameterError(f"{name} must be {_type_names(types)}, got {text!r}")
 
 
 def _readings(text: str, *, accept_infinity: bool = False) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
@@ -28,6 +28,7 @@ from kinrank.rankers.kin._fitting import KinFitting
 from kinrank.rankers.kin._settings import MOST_CELLS, cell_part, check_settings, tree_sample
 from kinrank.rankers.kin._trees import n_columns_seen
 from kinrank.rankers.kin.ranker import KinRanker
+from kinrank.rankers.kin.settings import KinSettings
 from kinrank.rankers.registry import RANKERS
 from kinrank.scale._sum_tree import JobFolder, StoredQueries, SumTree, TrainingProgress, check_no_repeated_queries
 from kinrank.store import encode
@@ -140,7 +141,7 @@ def train(
 def _changed_settings(ranker: CellRanker | KinRanker) -> dict[str, Any]:
     """Return the name of a ranker and its settings that differ from the defaults, ready for JSON."""
     settings = encode(ranker.storable_params(), PARTS)
-    defaults = encode(type(ranker)().get_params(deep=False), PARTS)
+    defaults = encode(type(ranker)().storable_params(), PARTS)
     changed = {name: value for name, value in settings.items() if value != defaults[name]}
     return {"ranker": RANKERS.name_of(type(ranker)), "settings": changed}
 
@@ -192,11 +193,13 @@ TREE_VALUES = 300_000_000
 
 def set_sizes(kin: KinRanker, blocks: Blocks, n_queries: int) -> None:
     """Choose the number of cells and of queries for the trees that suit training from disk, unless they are set."""
-    if kin.n_cells is None:
-        kin.n_cells = int(np.clip(n_queries // 10, 1, MOST_CELLS))
-    if kin.tree_queries is None:
+    settings = KinSettings.of(kin.settings)
+    if settings.n_cells is None:
+        settings = replace(settings, n_cells=int(np.clip(n_queries // 10, 1, MOST_CELLS)))
+    if settings.tree_queries is None:
         values = blocks.total_rows() / n_queries * n_columns_seen(len(blocks.feature_names), bool(kin.local))
-        kin.tree_queries = int(np.clip(TREE_VALUES / max(values, 1.0), 1, TREE_QUERIES))
+        settings = replace(settings, tree_queries=int(np.clip(TREE_VALUES / max(values, 1.0), 1, TREE_QUERIES)))
+    kin.settings = settings
 
 
 def fit_to_texts(kin: KinRanker, blocks: Blocks, executor: Executor, store: JobFolder) -> None:

@@ -30,6 +30,7 @@ from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.rankers.kin._parts import WEIGHTS
 from kinrank.rankers.kin.ranker import KinRanker
+from kinrank.rankers.kin.settings import KinSettings
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.single import SingleRanker
 from kinrank.registry import how_to_install
@@ -112,9 +113,10 @@ def ladder(kin: KinRanker, engine: str | None = None) -> dict[str, Callable[[], 
 
     `engine` is the feature by which the engine ranks, if it is known.
     """
+    settings = KinSettings.of(kin.settings)
     remembering: dict[str, Any] = {"keys": kin.keys, "group_column": kin.group_column}
-    shared: dict[str, Any] = {"scale": kin.scale, "missing": kin.missing}
-    described: dict[str, Any] = {"describe": kin.describe, "encoder": kin.encoder, "reference": kin.reference}
+    shared: dict[str, Any] = {"scale": settings.scale, "missing": settings.missing}
+    described: dict[str, Any] = {"describe": kin.describe, "encoder": kin.encoder, "reference": settings.reference}
     first: dict[str, Callable[[], Fittable]] = {} if engine is None else {"engine": lambda: PEERS["feature"](engine)}
     return first | {
         "linear": lambda: SingleRanker("rankrls", **shared),
@@ -122,7 +124,7 @@ def ladder(kin: KinRanker, engine: str | None = None) -> dict[str, Callable[[], 
         "trees": lambda: PEERS["lightgbm"](group_column=kin.group_column),
         "everyone": lambda: PEERS["lightgbm-memory"](parts=("everyone",), **remembering),
         "memory": lambda: PEERS["lightgbm-memory"](**remembering),
-        "bag": lambda: PEERS["lightgbm-bag"](kin.n_members, group_column=kin.group_column),
+        "bag": lambda: PEERS["lightgbm-bag"](settings.n_members, group_column=kin.group_column),
         "without": lambda: clone(kin).set_params(local=False),
         "kin": lambda: clone(kin).set_params(local=kin.local or "auto"),
     }

@@ -50,7 +50,7 @@ def test_neighbor_part_of_kin_uses_the_texts_that_kin_encodes():
     camps = make_two_camps(n_queries=100, seed=0)
     camps = camps.replace(query_columns={"text": np.array([f"query number {qid}" for qid in camps.qid])})
     train, test = camps[:80], camps[80:]
-    kin = KinRanker(10, n_members=2, trees=LambdaMART(5, min_rows_in_leaf=5, n_threads=1))
+    kin = KinRanker(10, trees=LambdaMART(5, min_rows_in_leaf=5, n_threads=1), settings={"n_members": 2})
     rankers = {"one": SingleRanker("rankrls"), "kin": kin}
     entrants = [fit_and_evaluate(name, ranker, train, test, [MEASURE]) for name, ranker in rankers.items()]
     shares = collect(compare(test, entrants)).shares

@@ -22,7 +22,7 @@ from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin._blend import best_shares
 from kinrank.rankers.kin._model import INGREDIENTS, KinModel
 from kinrank.rankers.kin._parts import weights_that_pay
-from kinrank.rankers.kin._settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
+from kinrank.rankers.kin._settings import KinParameters, cell_part, knn_part, tree_sample, tree_settings
 from kinrank.rankers.kin._trees import (
     BagTraining,
     JudgedBlocks,
@@ -36,6 +36,7 @@ from kinrank.rankers.kin._trees import (
     sums_of_folds,
     weights_differ,
 )
+from kinrank.rankers.kin.settings import KinSettings
 from kinrank.rankers.knn import KnnRanker
 
 _MOST_REPEATS = 3
@@ -52,8 +53,8 @@ def _report(kind: str, done: int, total: int, _: TaskCost) -> None:
 class KinFitting:
     """Fits the parts of a `KinRanker` to judged queries, with vectors if their texts are encoded."""
 
-    settings: KinSettings
-    """The settings of the ranker."""
+    ranker: KinParameters
+    """The ranker, with its parameters."""
     store: Store = field(default_factory=InProcessStore)
     """Keeps what trees see and the trees themselves, so that an interrupted job resumes."""
     executor: Executor = field(default_factory=Serial)
@@ -63,16 +64,21 @@ class KinFitting:
     memory: Float32 | None = None
     """The columns of memory of the judged queries that trees learn from, each query's from others."""
 
+    @property
+    def settings(self) -> KinSettings:
+        """The settings of the ranker."""
+        return KinSettings.of(self.ranker.settings)
+
     def fit(self, queries: QuerySet) -> KinModel:
         """Fit to queries in memory."""
         if self.settings.n_cells is not None:
-            cells = cell_part(self.settings).fit(queries)
-            return self.fit_to_cells(cells, QueriesInMemory(tree_sample(self.settings, len(queries)).of(queries)))
+            cells = cell_part(self.ranker).fit(queries)
+            return self.fit_to_cells(cells, QueriesInMemory(tree_sample(self.ranker, len(queries)).of(queries)))
         kept = QueriesInMemory(queries)
         folds = self.assign_folds(queries)
-        without = partial(_fitted_without, knn_part(self.settings, NEIGHBORS[0]), kept, folds)
+        without = partial(_fitted_without, knn_part(self.ranker, NEIGHBORS[0]), kept, folds)
         k = self._choose_neighbors(without, queries, folds[:1], _fewest_others(folds, len(queries)))
-        local = knn_part(self.settings, k)
+        local = knn_part(self.ranker, k)
         without = partial(_fitted_without, local, kept, folds)
         return self._fit_trees(clone(local).fit(queries), kept, queries, folds, without, decide=True)
 
@@ -81,9 +87,9 @@ class KinFitting:
 
         `cells` has the sums of all judged queries, `kept` the queries that trees learn from.
         """
-        judged = only_judgments(kept, self.settings.group_column)
+        judged = only_judgments(kept, self.ranker.group_column)
         folds = self.assign_folds(judged)
-        alike = cell_part(self.settings)
+        alike = cell_part(self.ranker)
         without = partial(_without_fold, cells, sums_of_folds(cells.model_.plan, kept, folds))
         n_queries = int(cells.model_.training_set.counts.sum())
         positions = spread_over(len(judged), ENOUGH)
@@ -100,21 +106,21 @@ class KinFitting:
 
     def assign_folds(self, queries: QuerySet) -> list[Int64]:
         """Return the fold of each query in each repeat of the cross-fitting; no repeat if there are too few queries."""
-        settings, repeats = self.settings, self.settings.n_repeats
+        ranker, repeats = self.ranker, self.settings.n_repeats
         if repeats == "auto":
             few = min(-(-ENOUGH // max(len(queries), 1)), -(-_ENOUGH_ROWS // max(queries.n_rows, 1)))
             repeats = int(np.clip(few, 1, _MOST_REPEATS))
-        seeds = range(settings.seed, settings.seed + repeats)
-        folds = (assign_folds(queries, settings.n_members, settings.group_column, seed) for seed in seeds)
+        seeds = range(ranker.seed, ranker.seed + repeats)
+        folds = (assign_folds(queries, self.settings.n_members, ranker.group_column, seed) for seed in seeds)
         return [fold for fold in folds if fold is not None]
 
     def _choose_neighbors(
         self, without: Without, queries: QuerySet, folds: list[Int64], n_seen: int, tried: Sequence[int] = NEIGHBORS
     ) -> int:
         """Return k, chosen on held-out queries if it is not set."""
-        if self.settings.n_neighbors != "auto":
-            return int(self.settings.n_neighbors)
-        if not folds or not self.settings.local:
+        if self.ranker.n_neighbors != "auto":
+            return int(self.ranker.n_neighbors)
+        if not folds or not self.ranker.local:
             return NEIGHBORS[0]
         return best_n_neighbors(lambda held_out: without(0, held_out), queries, folds[0], n_seen, tried)
 
@@ -134,12 +140,12 @@ class KinFitting:
         values, are tried, too.
         """
         if not folds:
-            alone = "global" if self.settings.base is None else "base"
+            alone = "global" if self.ranker.base is None else "base"
             shares = dict.fromkeys(INGREDIENTS, 0.0) | {alone: 1.0}
             return KinModel.of(local, [], shares, {}, TreeView())
         n_memory = 0 if self.memory is None else self.memory.shape[1]
-        view = TreeView(not weights_differ(judged), bool(self.settings.local), n_memory)
-        settings: LambdaMART = tree_settings(self.settings).set_params(seed=self.settings.seed)
+        view = TreeView(not weights_differ(judged), bool(self.ranker.local), n_memory)
+        settings: LambdaMART = tree_settings(self.ranker).set_params(seed=self.ranker.seed)
         training = BagTraining(
             rows=kept,
             folds=[kept.split(fold) for fold in folds],
@@ -151,12 +157,12 @@ class KinFitting:
             memory=None if self.memory is None else partial(_memory_of_block, self.memory, kept),
         )
         records = []
-        if decide and self.settings.local == "auto" and settings.learns and not weights_differ(judged):
+        if decide and self.ranker.local == "auto" and settings.learns and not weights_differ(judged):
             training, found = weights_that_pay(training, judged)
             view, records = training.tree_view, [found]
         bag = training.run(self.executor, self.progress)
-        own_models = bool(self.settings.local) and training.seen is None
-        by_base = np.zeros((judged.n_rows, 1)) if self.settings.base is None else judged.X[:, -1:].astype(np.float64)
+        own_models = bool(self.ranker.local) and training.seen is None
+        by_base = np.zeros((judged.n_rows, 1)) if self.ranker.base is None else judged.X[:, -1:].astype(np.float64)
         parts = standardize(np.hstack([bag.parts, by_base]), judged.offsets)
         shares, record = self._decide(judged, parts, own_models)
         members = [model.keep_trees(n_trees_of_bag(bag.n_trees, bag.n_grown)) for model in bag.members]
@@ -172,7 +178,7 @@ class KinFitting:
         """
         linear = ["local", "global"] if local else ["global"]
         measured = list(INGREDIENTS[:3])
-        if self.settings.base is not None:
+        if self.ranker.base is not None:
             linear.append("base")
             measured.append("base")
         quality = {name: quality_of(parts[:, INGREDIENTS.index(name)], queries) for name in measured}

@@ -18,7 +18,7 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers._local.neighbor_model import LocalPrediction
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin._parts import PartRecord
-from kinrank.rankers.kin._settings import KinSettings, local_part, tree_settings
+from kinrank.rankers.kin._settings import KinParameters, local_part, tree_settings
 from kinrank.rankers.kin._trees import TreeView, linear_scores
 from kinrank.rankers.knn import KnnRanker
 from kinrank.store import nest, unnest
@@ -122,12 +122,12 @@ class KinModel:
         }
 
     @classmethod
-    def from_state(cls, settings: KinSettings, n_neighbors: int, state: State) -> KinModel:
+    def from_state(cls, ranker: KinParameters, n_neighbors: int, state: State) -> KinModel:
         """Restore from the arrays of `get_state`."""
         members: list[LambdaMART] = []
         while arrays := unnest(state, f"member{len(members)}"):
-            members.append(tree_settings(settings).set_state(arrays))
-        local = local_part(settings, n_neighbors).set_state(unnest(state, "local"))
+            members.append(tree_settings(ranker).set_state(arrays))
+        local = local_part(ranker, n_neighbors).set_state(unnest(state, "local"))
         if "view" in state:
             standing, sees_local, n_memory = state["view"].tolist()
             view = TreeView(bool(standing), bool(sees_local), n_memory)

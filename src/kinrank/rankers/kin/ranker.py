@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, Unpack
 
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float32, Float64, State
-from kinrank.data.normalization import normalize
+from kinrank.data.normalization import Normalization, normalization_of, normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import VECTORS
 from kinrank.errors import ParameterError
@@ -23,7 +23,7 @@ from kinrank.kin import Describer
 from kinrank.kin.blocks import Spec
 from kinrank.kin.encoders import Encoder, EncoderSpec
 from kinrank.kin.encoders.guard import EncoderGuard
-from kinrank.learn._prepare import Missing, Scale
+from kinrank.learn._prepare import Missing
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.memory._reasons import Reasons, reasons_of, texts_like
 from kinrank.memory.columns import targets_of
@@ -55,6 +55,7 @@ from kinrank.rankers.kin._settings import check_settings, tree_settings, weight_
 from kinrank.rankers.kin._stand_in import BoostedWeights, boosted, fit_stand_ins
 from kinrank.rankers.kin._trees import importances, weights_differ
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
+from kinrank.rankers.kin.settings import KinSettings
 from kinrank.rankers.knn import KnnRanker
 from kinrank.store import ModelRecord, nest, unnest
 
@@ -104,24 +105,13 @@ class KinRanker(WeightedRanker, Ranker):
         A query column with the time of each query. Then only earlier queries are remembered for later ones.
     n_neighbors : int or "auto"
         k of the local model; ``"auto"`` tries 10 to 800 on held-out queries.
-    n_cells : int, optional
-        Learn local models from sums over this many cells of similar queries (`CellRanker`), for any number of judged
-        queries. None: keep every judged query; when training from disk, a tenth of their number, at most 4,096.
     local : bool or "auto"
         Whether queries have their own weights. ``"auto"``: if they help held-out queries. False leaves out the local
         score everywhere, to measure what it adds.
-    n_members : int
-        Folds of the cross-fitting, and tree models in the bag of each repeat.
-    n_repeats : int or "auto"
-        How often to cross-fit, each time with other folds. All repeats together decide, and all their tree models
-        rank. ``"auto"``: once from 2,000 queries or 50,000 candidates, up to three times with fewer.
     trees : LambdaMART or str, optional
         Settings of the tree models; `n_trees` is the maximum. ``LambdaMART(model=FILE)``, as text
         ``"lambdamart(model=FILE)"``, uses the trees of a model that you have in place of the bag. They see the
         features only, and the shares are right only if they were not trained on these queries.
-    tree_queries : int, optional
-        Learn trees from a sample of about this many queries, with all queries of a group or none. Needs `n_cells`.
-        None: from all of them; when training from disk, from 50,000, or as many as fit in 3 GB.
     describe : str, list, dict, Describer or "auto"
         How a query becomes a point, see `kinrank.kin.Describer`. ``"auto"``: summaries of its candidates and, if
         there are texts or vectors, its text.
@@ -131,20 +121,15 @@ class KinRanker(WeightedRanker, Ranker):
         ``"sentence-transformers:NAME"``, ``"model2vec:NAME"``, ``"fastembed:NAME"``, ``"openai:http://HOST/v1#MODEL"``,
         an object with ``encode``, or a function. If it is down or slow when queries are ranked, kin are found by
         letters only: `guard_` counts that.
-    reference : str or int, optional
-        The feature (such as BM25) whose best candidates describe the query.
     group_column : str, optional
         A query column: queries that share a value are about the same thing and always in the same fold.
-    scale, missing
-        How features are prepared for the linear models; see `SingleRanker`. Trees read them as they are.
-    nonnegative : bool
-        Whether `weights` must not be negative, for search engines that accept no others. Ranking does not change.
-    lower_is_better : list of str, optional
-        Features whose weight must not be positive, regardless of `nonnegative`.
     n_jobs : int, optional
         Number of threads for `fit`; -1 for one per usable core. None leaves the limits of the process as they are.
     seed : int
         Seed for folds and trees.
+    settings : KinSettings or dict, optional
+        What few users change: cells in place of queries, repeats and members of the bag, the preparation of features,
+        the signs of weights; see `KinSettings`.
 
     Attributes
     ----------
@@ -214,22 +199,14 @@ class KinRanker(WeightedRanker, Ranker):
         keys: Sequence[str] | None = None,
         memory: bool = True,
         time_column: str | None = None,
-        n_cells: int | None = None,
         local: bool | Literal["auto"] = "auto",
-        n_members: int = 4,
-        n_repeats: int | Literal["auto"] = "auto",
         trees: str | LambdaMART | None = None,
-        tree_queries: int | None = None,
         describe: Spec | Describer = "auto",
         encoder: EncoderSpec | None = "ngrams",
-        reference: str | int | None = None,
         group_column: str | None = None,
-        scale: Scale = "standard",
-        missing: Missing = "mean",
-        nonnegative: bool = False,
-        lower_is_better: Sequence[str] | None = None,
         n_jobs: int | None = None,
         seed: int = 0,
+        settings: KinSettings | Mapping[str, Any] | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.base = base
@@ -237,30 +214,32 @@ class KinRanker(WeightedRanker, Ranker):
         self.keys = keys
         self.memory = memory
         self.time_column = time_column
-        self.n_cells = n_cells
         self.local = local
-        self.n_members = n_members
-        self.n_repeats = n_repeats
         self.trees = trees
-        self.tree_queries = tree_queries
         self.describe = describe
         self.encoder = encoder
-        self.reference = reference
         self.group_column = group_column
-        self.scale = scale
-        self.missing = missing
-        self.nonnegative = nonnegative
-        self.lower_is_better = lower_is_better
         self.n_jobs = n_jobs
         self.seed = seed
+        self.settings = settings
 
     @property
     def capabilities(self) -> Capabilities:
         """What this ranker can do with its current settings. Cells add up, but do not keep the ids of their queries."""
-        cells = self.n_cells is not None
+        cells = KinSettings.of(self.settings).n_cells is not None
         alone = self.base is None
         remembers = self.memory or self.evidence is not None
         return replace(self._capabilities, weights=alone, replaces=not cells, remembers=remembers)
+
+    @property
+    def missing(self) -> Missing:
+        """What the linear models read where a value is missing."""
+        return KinSettings.of(self.settings).missing
+
+    @property
+    def normalization(self) -> Normalization | None:
+        """How features are normalized within their query before the weights apply; None for features as given."""
+        return normalization_of(KinSettings.of(self.settings).scale)
 
     # --- fitting --------------------------------------------------------------------------------------------------
 
@@ -565,7 +544,7 @@ class KinRanker(WeightedRanker, Ranker):
         """
         queries = self.encoded(self._queries(X, y, **arrays))
         if not isinstance(self.local_, CellRanker):
-            raise ParameterError("this needs sums over cells: fit with n_cells=, or use add and remove")
+            raise ParameterError("this needs sums over cells: set n_cells in settings, or use add and remove")
         self.local_.forget(queries)
         self._forget(queries.qid)
         self._drop_unseen(queries.qid)
@@ -608,6 +587,7 @@ class KinRanker(WeightedRanker, Ranker):
         in_memory = evidence is None or isinstance(evidence, Evidence)
         return params | {
             "base": storable(self.base),
+            "settings": asdict(KinSettings.of(self.settings)),
             "evidence": None if in_memory else path_from(folder, evidence),
         }
 
@@ -615,7 +595,8 @@ class KinRanker(WeightedRanker, Ranker):
     def from_record(cls, record: ModelRecord, **changed: Any) -> Self:
         """Return the fitted ranker that `save` wrote, with some parameters changed."""
         check_stored(record)
-        return super().from_record(record, **{"evidence": find_evidence(record), **changed})
+        settings = KinSettings.of(record.params["settings"]).changed or None
+        return super().from_record(record, **{"evidence": find_evidence(record), "settings": settings, **changed})
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
