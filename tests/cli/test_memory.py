@@ -69,3 +69,18 @@ def test_errors(kinrank, memory: str, words: list[str], message: str):
     done = kinrank("memory", *words)
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_why(kinrank, memory: str):
+    told = kinrank("memory", "why", memory, "how can I reset it?", "--document", "account").stdout
+    assert told.startswith("account: similar questions decide ")
+    assert "*How do I reset it?* (letters ." in told
+
+
+def test_replay(kinrank, workdir: Path):
+    rows = [f"reset password {n},account,u{n},2026-03-{n + 1:02}" for n in range(25)]
+    Path("log.csv").write_text("\n".join(["query,doc_id,client,date", *rows]))
+    told = kinrank("memory", "replay", "log.csv")
+    assert told.exit_code == 0, told.stderr
+    assert told.stdout.startswith("25 searches with a right document, on 25 days. NDCG@10:\n  memory: .96")
+    assert told.stdout.endswith("On this log, memory does not pay.\n")  # there is one document only

@@ -275,7 +275,7 @@ def taught(agree: bool) -> Memory:
     """Return a memory of pairs of similar questions that chose the same, or never did."""
     memory = Memory(":memory:")
     rng = np.random.default_rng(0)
-    for number in range(60):
+    for number in range(150):
         topic = " ".join(rng.choice([f"{a}{b}" for a in "bdgklmnprst" for b in "aeiou"], 4 + number % 3))
         for half in range(2):
             chosen = f"d{number}" if agree else f"d{number}-{half}"
@@ -304,7 +304,7 @@ def test_agreement_is_that_of_the_votes_that_are_left(tmp_path: Path):
     assert counted()[1] > before[1] > 0
     memory.forget(user="eve")
     assert counted() == before
-    for number in range(60):
+    for number in range(150):
         for half in range(2):
             memory.forget(user=f"{number} {half}")
     assert len(memory._snapshot.pairs.same) == 0
@@ -386,8 +386,8 @@ def test_vectors_in_place_of_texts(tmp_path: Path):
     for each in (memory, Memory(tmp_path / "memory.db")):
         assert order(each.rerank("automobile", DOCUMENTS, vector=[2.0, 0.2]))[0] == "hours"
         assert order(each.rerank("automobile", DOCUMENTS, vector=[-0.1, 1.0]))[0] == "billing"
-        with pytest.raises(DataError, match="compared by vectors: pass vector="):
-            each.rerank("automobile", DOCUMENTS)
+        assert order(each.rerank("automobile", DOCUMENTS)) == DOCUMENTS
+        assert order(each.rerank("cars", DOCUMENTS))[0] == "hours"  # by letters
         with pytest.raises(DataError, match="of 2 finite numbers"):
             each.rerank("automobile", DOCUMENTS, vector=[1.0])
 
@@ -403,10 +403,12 @@ def test_an_empty_memory_takes_vectors(memory: Memory, forgotten: bool):
     assert order(memory.rerank("auto", DOCUMENTS, vector=[1.0, 0.1]))[0] == "hours"
 
 
-def test_a_memory_of_texts_takes_no_vectors(memory: Memory):
+def test_questions_with_and_without_a_vector_are_found_by_letters(memory: Memory):
     teach(memory)
-    with pytest.raises(DataError, match="compared by texts: leave vector out"):
-        memory.learn(QUESTION, DOCUMENTS, ["account"], vector=[1.0])
+    memory.learn("car", DOCUMENTS, ["hours"], vector=[1.0, 0.1])
+    for vector in (None, [1.0, 0.1], [0.1, 1.0], [0.0, 0.0]):
+        assert order(memory.rerank(QUESTION, DOCUMENTS, vector=vector))[0] == "account"
+        assert order(memory.rerank("car", DOCUMENTS, vector=vector))[0] == "hours"
 
 
 # --- the index --------------------------------------------------------------------------------------------------------

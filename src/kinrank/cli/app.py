@@ -39,6 +39,8 @@ EXAMPLES = {
     "memory stats": "kinrank memory stats memory.db",
     "memory list": "kinrank memory list memory.db --containing password",
     "memory show": "kinrank memory show memory.db 'how do I reset my password?'",
+    "memory why": "kinrank memory why memory.db 'forgot my password' --document account",
+    "memory replay": "kinrank memory replay thumbs.csv",
     "memory import": "kinrank memory import memory.db thumbs.csv",
     "memory export": "kinrank memory export memory.db votes.parquet",
     "memory forget": "kinrank memory forget memory.db --user u-81",
@@ -69,7 +71,10 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     ),
     "memory": (
         "Look into a memory, fill it from other systems, write it down, and forget.",
-        (memory.stats, memory.list_, memory.show, memory.import_, memory.export, memory.forget),
+        (
+            *(memory.stats, memory.list_, memory.show, memory.why),
+            *(memory.import_, memory.export, memory.replay, memory.forget),
+        ),
     ),
     "admin": (
         "Manage a service: keys, models, judgments, texts in the index, and clients to forget.",

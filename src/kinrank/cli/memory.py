@@ -20,19 +20,32 @@ from kinrank.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from kinrank.memory.memory import Memory
+    from kinrank.memory.tables import VoteTable
 
 Address = Annotated[
     str, typer.Argument(metavar="MEMORY", help="The file of a memory, or its address, postgresql://...")
 ]
+Columns = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=COLUMN,...",
+        help="Columns that are not found by their names: question, document, vote, user, time, shown.",
+    ),
+]
 _tenant: ContextVar[str] = ContextVar("tenant", default="")
+_encoder: ContextVar[str] = ContextVar("encoder", default="ngrams")
 _DAYS = 7  # that `stats` shows one by one
 
 
 def options(
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose memory it is, if many share a database.")] = "",
+    encoder: Annotated[
+        str, typer.Option(metavar="NAME", help="What makes vectors of questions, such as openai:http://HOST/v1#MODEL.")
+    ] = "ngrams",
 ) -> None:
-    """Remember whose memory a command is about."""
+    """Remember whose memory a command is about, and what encodes its questions."""
     _tenant.set(tenant)
+    _encoder.set(encoder)
 
 
 @contextmanager
@@ -42,7 +55,7 @@ def _opened(address: str, *, new: bool = False) -> Iterator[Memory]:
     if "://" not in address and not new and not Path(address).exists():
         raise ParameterError(f"{address}: no such file: pass the path that Memory(...) or kinrank serve --memory has")
     with console.progress(f"reading {address}"):
-        memory = Memory(address, tenant=_tenant.get())
+        memory = Memory(address, tenant=_tenant.get(), encoder=_encoder.get())
     try:
         yield memory
     finally:
@@ -107,6 +120,31 @@ def show(address: Address, question: Annotated[str, typer.Argument(metavar="QUES
         console.print_result(f"{document}: {said}")
 
 
+def why(
+    address: Address,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question that is asked.")],
+    document: Annotated[str, typer.Option(metavar="ID", help="The document.")],
+) -> None:
+    """Show which similar questions speak for and against a document, and how much each counts."""
+    with _opened(address) as memory:
+        console.print_result(str(memory.why(question, document)))
+
+
+def replay(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Votes with times, as import reads them.")],
+    columns: Columns = "",
+) -> None:
+    """Ask the questions of a log again in their order, and show what memory gains next to its rivals."""
+    from kinrank.memory.replay import replay as ask_again
+    from kinrank.memory.replay import searches
+
+    table = _read(file, columns)
+    total = len(searches(table.votes))
+    with _opened(":memory:", new=True) as memory, console.progress(f"asking {file}", total=total) as done:
+        found = ask_again(table.votes, memory, done)
+    console.print_result(str(found))
+
+
 def import_(
     address: Address,
     file: Annotated[
@@ -116,15 +154,18 @@ def import_(
             help="Thumbs, citations, choices or answers with their sources: .csv, .tsv, .jsonl, .ndjson or .parquet.",
         ),
     ],
-    columns: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME=COLUMN,...",
-            help="Columns that are not found by their names: question, document, vote, user, time.",
-        ),
-    ] = "",
+    columns: Columns = "",
 ) -> None:
     """Learn votes from a file, and print how many there were. The same file counts once."""
+    table = _read(file, columns)
+    with _opened(address, new=True) as memory, console.progress(f"learning {file}", total=len(table.votes)) as done:
+        memory.learn_votes(table.votes, source=table.fingerprint, progress=done)
+        console.info(f"{address}: {len(memory):,} questions are known")
+    typer.echo(len(table.votes))
+
+
+def _read(file: str, columns: str) -> VoteTable:
+    """Read votes, and say what was found."""
     from kinrank.memory.tables import read_votes
 
     with console.progress(f"reading {file}"):
@@ -133,10 +174,7 @@ def import_(
     console.info(f"{file}: {len(table.votes):,} votes; {found}")
     for reason, count in table.left_out.items():
         console.info(f"{file}: left out {count:,} rows with {reason}")
-    with _opened(address, new=True) as memory, console.progress(f"learning {file}", total=len(table.votes)) as done:
-        memory.learn_votes(table.votes, source=table.fingerprint, progress=done)
-        console.info(f"{address}: {len(memory):,} questions are known")
-    typer.echo(len(table.votes))
+    return table
 
 
 def _parsed(columns: str) -> dict[str, str]:

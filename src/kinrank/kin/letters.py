@@ -235,6 +235,17 @@ class QueryIndex(KnownIndex):
         _sort(places, values, sizes)
         return places, values
 
+    def similarities(self, asked: Terms, places: Int64) -> Float32:
+        """Return how similar a text, as `describe` returns it, is to some of the known ones."""
+        found, start = np.zeros(len(places), dtype=np.float32), 0
+        for terms in (*(block.terms for block in self._blocks), self._tail.table):
+            stop = start + len(terms.offsets) - 1
+            own = np.flatnonzero((places >= start) & (places < stop))
+            if len(own):
+                found[own] = _products(asked.term, asked.weight, *terms, places[own] - start)
+            start = stop
+        return np.minimum(found, np.float32(1.0))
+
     def _get_state(self) -> State:
         state: State = {"idf": self.vocabulary_.idf, **self.terms_._asdict()}
         if self._blocks:
@@ -424,6 +435,17 @@ def product_with(table, term, weight, start, stop, total):  # type: ignore[no-un
                 break
             slot = (slot + 1) & (len(owner) - 1)
     return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _products(own_term, own_weight, offsets, term, weight, positions):  # type: ignore[no-untyped-def]
+    """Return the scalar products of a text with some of others."""
+    table = table_of(own_term, own_weight, 0, len(own_term))
+    found = np.empty(len(positions), dtype=np.float32)
+    for i in range(len(positions)):
+        start, stop = offsets[positions[i]], offsets[positions[i] + 1]
+        found[i] = product_with(table, term, weight, start, stop, 0.0)
+    return found
 
 
 @numba.njit(cache=True, nogil=True)

@@ -30,7 +30,11 @@ class _Questions(Generic[KnownT]):
 
     def nearest(self, question: Any, n: int) -> tuple[Int64, Float32]:
         """Return the positions and similarities of at most n similar questions, most similar first."""
-        places, similar = self.index.nearest(self.index.describe([question]), n)
+        return self.near(self.index.describe([question]), n)
+
+    def near(self, described: Any, n: int) -> tuple[Int64, Float32]:
+        """Return those of a question that is described already."""
+        places, similar = self.index.nearest(described, n)
         near = similar[0] > _LEAST
         return places[0, near].astype(np.int64), similar[0, near]
 
@@ -75,7 +79,7 @@ class TextQuestions(_Questions[QueryIndex]):
 
 
 class VectorQuestions(_Questions[VectorIndex]):
-    """Questions by vectors.
+    """Questions by vectors; those of zeros are not found.
 
     Examples
     --------

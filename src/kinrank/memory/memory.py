@@ -23,14 +23,20 @@ from uuid import UUID
 
 import numpy as np
 
-from kinrank.arrays import Float32, Float64, Int64
+from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, normalize_text
-from kinrank.errors import DataError, ParameterError, StoreError
+from kinrank.errors import DataError, EncoderError, ParameterError, StoreError
+from kinrank.kin.encoders import EncoderSpec, make_encoder
+from kinrank.kin.encoders.base import PROBE
+from kinrank.kin.encoders.guard import EncoderGuard
+from kinrank.kin.encoders.ngrams import NgramEncoder
 from kinrank.kin.letters import FAMILY
 from kinrank.kin.questions import TextQuestions, VectorQuestions
 from kinrank.memory import tables
 from kinrank.memory._reasons import listed
+from kinrank.memory.agreement import MEANING, MOST, STATIC, Agreement, marks
+from kinrank.memory.belief import FOUND, Belief, likely_by_place
 from kinrank.memory.ledger import (
     SKIPPED,
     Changes,
@@ -38,11 +44,15 @@ from kinrank.memory.ledger import (
     Entry,
     KnownQuestion,
     List,
+    MadeBy,
     Said,
     Selection,
     open_ledger,
 )
-from kinrank.memory.snapshot import SHARES, TAUGHT, Snapshot
+from kinrank.memory.snapshot import TAUGHT, Snapshot
+from kinrank.memory.why import Part, Similar, Why
+from kinrank.progress import report_progress
+from kinrank.store import nest, unnest
 
 Id = str | int | UUID | np.integer[Any]
 """What identifies a document or a person."""
@@ -62,32 +72,19 @@ Document = Id | tuple[Id, str] | Given
 Found = tuple[Sequence[Document], Sequence[float] | None]
 """The hits of a retriever, with their scores if there are any."""
 
-NEIGHBORS = 150
-"""How many similar questions count."""
-WEIGHTS = {"score": 0.6, "likely": 2.0, "times_chosen": -1.2, "everyone": 2.4}
-"""The weight of each column, fitted to the streams and splits of FAQ, GOV.UK and MetaTool, and rounded; ``python -m
-benchmarks memory_stream`` measures them there, and on SciFact and NFCorpus.
-"""
+NEIGHBORS = 50
+"""How many similar questions count, by their letters and by their vectors each."""
 VOTES = {"liked": (20, 20), "chosen": (10, 10), "cited": (10, 10), "disliked": (20, 0)}
 """Amount and good part of what people can say of a document, in tenths: whole numbers can be taken back exactly."""
 _SKIPPED = (3, 0)  # shown above something that was chosen
 _TENTHS = 10
 _BEST = 4  # highest grade in training, which would take infinitely many people
 _ENOUGH = 200  # questions for training
-_DOUBT = 0.5  # votes of kin at which half of them being against a document costs it a third
 _NAMED = 0.05  # agreement from which questions are named in reasons
-_FIRST, _FALL, _FOUND = 0.3, 0.7, 0.005  # how likely the first hit is right, how fast that falls, and of any document
 _COMPARED = 20  # similar questions with which a new one is compared
 _ALL_COMPARED = 500  # questions that are all compared; of n later, a share of 500 / n
-_BINS = 20  # of similarity
-_SIMILARITIES = np.append((np.arange(_BINS) + 0.5) / _BINS, 1.0)  # middles of bins; then the question itself
-_PRIOR = np.interp(
-    _SIMILARITIES[:_BINS],
-    (0.025, 0.075, 0.125, 0.175, 0.25, 0.35, 0.45, 0.55, 0.7, 0.9),
-    (0.01, 0.02, 0.03, 0.05, 0.10, 0.26, 0.50, 0.68, 0.80, 0.85),
-)
-"""How often questions of such a similarity chose the same, about, in five collections."""
-_PRIOR_AMOUNT = 10.0  # comparisons that count as much as this prior, for each bin
+_ENCODED = 256  # texts that are encoded at once
+_SAME = 0.999  # cosine of the vectors of a probe text by one encoder
 _LONGEST_NAME = 200  # longer texts without an id are known by their hash
 _DAY = 86_400.0
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -108,19 +105,30 @@ class Hit(NamedTuple):
     """Its position among the given documents; -1 if memory added it."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Kin:
+    """Known questions that are like another one, most likely to agree with it first."""
+
+    places: Int64
+    letters: Float64
+    cosine: Float64
+    """NaN if one of both has no vector."""
+    log_odds: Float64
+
+    def first(self, n: int) -> _Kin:
+        return _Kin(self.places[:n], self.letters[:n], self.cosine[:n], self.log_odds[:n])
+
+
 @dataclass(eq=False, slots=True)
 class _Known:
     """What is known of a document."""
 
-    amount: float = 0.0
-    """Questions for which it was shown, and chosen."""
-    good: float = 0.0
-    kin_amount: float = 0.0
-    """Votes of similar questions, each times how often questions so similar agree, and those of them for it."""
-    kin_good: float = 0.0
+    ever: bool = False
+    """Whether it was chosen for any question."""
     right: list[int] = field(default_factory=list)
-    """Positions of similar questions, most similar first, for which it was chosen and passed over."""
+    """Places of similar questions for which it was chosen, most likely ones first."""
     wrong: list[int] = field(default_factory=list)
+    """Those for which it was passed over."""
 
 
 class Person(int):
@@ -129,7 +137,7 @@ class Person(int):
 
 @dataclass(frozen=True)
 class Health:
-    """What went wrong with the database of a memory since it was opened."""
+    """What went wrong with the database and the encoder of a memory since it was opened."""
 
     failures: int = 0
     """How often the database could not be read, so that answers came from what was known before."""
@@ -137,6 +145,8 @@ class Health:
     """How often the database turned out to be an older copy that was restored."""
     lost: int = 0
     """How many changes, such as votes, were known here and not in such a copy."""
+    unencoded: int = 0
+    """How many questions were not encoded, so that kin were found by letters only."""
 
 
 @dataclass(frozen=True)
@@ -173,16 +183,37 @@ class Memory:
         The SQLite file, which is made if there is none; ":memory:" keeps everything in this object. Several processes
         of one machine can share a file: what one of them learns, the others know. For several machines, the address
         of a PostgreSQL database, ``postgresql://USER@HOST/DATABASE``.
+    encoder
+        What makes a vector of a question, to find kin by meaning: a function from a list of texts to vectors, an
+        object with ``encode``, the name of a model or an address, as in `kinrank.KinRanker`. "ngrams": kin are found by
+        letters only. It must be the one with which the questions were learned; see `reembed`.
     people
         How many people it takes to be half sure: what n people say of a document for a question counts in proportion to
         n / (n + people). Raise it if anybody may vote.
     neighbors
-        How many similar questions count.
+        How many similar questions count, by their letters and by their vectors each.
     tenant
         Whose memory it is: many can share a database, and nothing crosses.
     folder
         Where files are kept that must outlive the database: who is forgotten, so that a dump that is restored brings
         nobody back, and a copy that opens fast. None: next to a SQLite file, and nowhere for PostgreSQL.
+
+    Notes
+    -----
+    The score of document d is how likely it is chosen, about::
+
+        p(d) = (A * share(d) + (1 - A) * prior(d)) * doubt(d)
+
+        share(d) = sum over kin j of w_j n_jd / n_j / sum over kin of w_j
+        A        = sum over kin of w_j a_j / sum over kin of w_j * n / (n + people)
+        w_j      = (a_j / (1 - a_j) * n_j / (n_j + people)) ** 2
+        doubt(d) = (1/2 + votes of kin for d) / (1/2 + votes of kin for and against d)
+
+    a_j is how often questions agree that are as alike as kin j and the question (`kinrank.memory.agreement`), n_jd how
+    many people chose d for kin j, n_j how many chose anything, n the sum of n_j times w_j over the largest w, and
+    prior(d) falls with the place and the score that the retriever gave d. What counts is the share of the votes, not
+    their number: a document that is often asked for does not drown another one. Without kin, A is 0 and the order is
+    the retriever's.
 
     Examples
     --------
@@ -198,6 +229,7 @@ class Memory:
         self,
         path: str | os.PathLike[str],
         *,
+        encoder: EncoderSpec = "ngrams",
         people: float = 1.0,
         neighbors: int = NEIGHBORS,
         tenant: str = "",
@@ -207,7 +239,10 @@ class Memory:
             raise ParameterError(f"people must be 0 or more, got {people!r}")
         if neighbors < 1:
             raise ParameterError(f"neighbors must be 1 or more, got {neighbors!r}")
+        made = make_encoder(encoder)
+        self._guard = None if isinstance(made, NgramEncoder) else EncoderGuard(made)
         self.path = os.fspath(path)
+        self.encoder = encoder
         self.people = people
         self.neighbors = neighbors
         self.tenant = tenant
@@ -218,9 +253,13 @@ class Memory:
         self._closed = threading.Event()
         self._version: object = None
         self._passed: deque[Cursor] = deque(maxlen=_REMEMBERED)
-        self._agreement = np.append(_PRIOR, 1.0)
-        self._take(self._written() or Snapshot())
+        self._made_by = self._ledger.encoder(tenant)
+        self._written_at: Cursor | None = None
+        self._agreement = self._start = Agreement(_kind(self._guard))
+        snapshot, indexes = self._written() or (Snapshot(), {})
+        self._take(snapshot, indexes)
         self._follow(wait=True)
+        self._probe()
         if self._ledger.polls:
             threading.Thread(target=self._poll, name="kinrank-memory", daemon=True).start()
 
@@ -271,29 +310,23 @@ class Memory:
         scores
             The score of each hit, higher is better; None: the documents are in the order of the retriever.
         vector
-            The vector of the question, if questions were learned with vectors.
+            The vector of the question, if it is encoded elsewhere.
         recall
             How many documents to add, at most, that helped for similar questions and are not among the hits.
         """
         given = [given_document(document) for document in documents]
-        prior = _prior(len(given), scores)
+        prior = likely_by_place(_prior(len(given), scores))
+        asked = self._encoded(question, vector)
         with self._reading():
-            kin, known = self._look_up(question, vector, given)
-            added = self._recalled(kin, known, {each.name for each in given}, recall)
-            values = self._scores(prior, [kin.get(known.get(each.name, -1)) for each in given], [k for _, k in added])
-            return sorted(
-                [
-                    *(
-                        Hit(each.given, score, self._reason(kin.get(known.get(each.name, -1))), place)
-                        for place, (each, score) in enumerate(zip(given, values, strict=False))
-                    ),
-                    *(
-                        Hit(name, score, self._reason(found), -1)
-                        for (name, found), score in zip(added, values[len(given) :], strict=True)
-                    ),
-                ],
-                key=lambda hit: -hit.score,
-            )
+            belief, known = self._look_up(question, asked, given)
+            numbers = [self._ledger.document(each.name) for each in given]
+            values = belief.scores(np.array(numbers, dtype=np.int64), prior).tolist()
+            hits = [
+                Hit(each.given, score, self._reason(known.get(number)), place)
+                for place, (each, number, score) in enumerate(zip(given, numbers, values, strict=True))
+            ]
+            hits += self._recalled(belief, known, {each.name for each in given}, recall)
+            return sorted(hits, key=lambda hit: -hit.score)
 
     def recall(self, question: str, n: int = 5, *, exclude: Iterable[Document] = (), vector: Any = None) -> list[Hit]:
         """Return the documents that helped most for similar questions, best first.
@@ -310,74 +343,40 @@ class Memory:
             The vector of the question, if questions were learned with vectors.
         """
         without = {given_document(document).name for document in exclude}
+        asked = self._encoded(question, vector)
         with self._reading():
-            kin, known = self._look_up(question, vector, [])
-            added = self._recalled(kin, known, without, n)
-            scores = self._scores(np.empty((0, 2)), [], [found for _, found in added])
-            return sorted(
-                (Hit(name, score, self._reason(found), -1) for (name, found), score in zip(added, scores, strict=True)),
-                key=lambda hit: -hit.score,
-            )
+            return self._recalled(*self._look_up(question, asked, []), without, n)
 
-    def _look_up(self, question: str, vector: Any, given: Sequence[Given]) -> tuple[dict[int, _Known], dict[str, int]]:
-        """Return what is known by document, for similar questions and of the given documents, whose ids come, too."""
-        asked = self._asked(question, vector)
-        found: dict[int, _Known] = {}
-        places, similar = self._nearest(asked, self.neighbors)
-        weights = np.interp(similar, _SIMILARITIES, self._agreement).tolist()
-        doubt = _TENTHS * self.people
-        cells = self._snapshot.kin_cells(places.tolist(), n_near=int(np.sum(similar >= FAMILY)))
-        for kin, document, amount, good in zip(*(values.tolist() for values in cells), strict=True):
-            known = found.get(document)
-            if known is None:
-                known = found[document] = _Known()
-            w = weights[kin]
-            known.kin_amount += w * amount / (amount + doubt)
-            known.kin_good += w * good / (amount + doubt)
-            if w > _NAMED:
-                (known.right if good > 0 else known.wrong).append(int(places[kin]))
-        ids = {each.name: self._ledger.document(each.name) for each in given}
-        for number, amount, good in self._everyone(list(ids.values())):
-            if amount:
-                known = found.setdefault(number, _Known())
-                known.amount, known.good = amount, good
-        return found, {name: number for name, number in ids.items() if number in found}
+    def _look_up(
+        self, question: str, vector: Float32 | None, given: Sequence[Given]
+    ) -> tuple[Belief, dict[int, _Known]]:
+        """Return what kin say, and by document what is known of it."""
+        kin = self._kin(question, vector, self.neighbors)
+        near = kin.letters >= FAMILY
+        cells = self._snapshot.kin_cells(kin.places.tolist(), near)
+        known: dict[int, _Known] = {}
+        named = kin.log_odds > math.log(_NAMED / (1.0 - _NAMED))
+        for place, document, good in zip(cells.kin.tolist(), cells.document.tolist(), cells.good.tolist(), strict=True):
+            each = known.setdefault(document, _Known())
+            if named[place]:
+                (each.right if good > 0 else each.wrong).append(int(kin.places[place]))
+        numbers = [self._ledger.document(each.name) for each in given]
+        for number, *counts in zip(numbers, *(each.tolist() for each in self._snapshot.everyone(numbers)), strict=True):
+            if counts[0] > 0:
+                known.setdefault(number, _Known()).ever = counts[1] > 0
+        return Belief.of(cells, kin.log_odds, self.people), known
 
-    def _everyone(self, documents: list[int]) -> Iterable[tuple[int, float, float]]:
-        return zip(documents, *(values.tolist() for values in self._snapshot.everyone(documents)), strict=True)
-
-    def _recalled(
-        self, kin: dict[int, _Known], known: dict[str, int], without: set[str], n: int
-    ) -> list[tuple[str, _Known]]:
-        """Return the names of the documents that helped most and are not given, with what is known of them."""
-        here = set(known.values())
-        helped = [number for number, found in kin.items() if found.kin_good > 0 and number not in here]
-        names = {number: self._snapshot.name(number) for number in helped} if n > 0 else {}
-        wanted = [number for number, name in names.items() if name is not None and name not in without]
-        wanted = sorted(wanted, key=lambda number: (-kin[number].kin_good, names[number]))[:n]
-        for number, amount, good in self._everyone(wanted):
-            kin[number].amount, kin[number].good = amount, good
-        return [(names[number] or "", kin[number]) for number in wanted]
-
-    def _scores(self, prior: Float64, given: Sequence[_Known | None], added: Sequence[_Known]) -> list[float]:
-        """Return the scores of given documents and of those that memory adds."""
-        scores: list[float] = (self._columns(prior, given, added) @ np.array(list(WEIGHTS.values()))).tolist()
-        return scores
-
-    def _columns(self, prior: Float64, given: Sequence[_Known | None], added: Sequence[_Known]) -> Float64:
-        """Return the columns of `WEIGHTS` of given documents and of those that memory adds."""
-        found = np.zeros((len(given) + len(added), len(WEIGHTS)))
-        found[: len(given), 0] = prior[:, 1]
-        likely = np.full(len(found), _FOUND)
-        likely[: len(given)] += _FIRST * np.exp(_FALL * prior[:, 0])
-        for place, known in enumerate((*given, *added)):
-            if known is not None:
-                # What kin say adds to what the place says: a document may be right for either.
-                likely[place] += known.kin_good
-                likely[place] *= (_DOUBT + known.kin_good) / (_DOUBT + known.kin_amount)
-                found[place, 2:] = math.log1p(known.good), (known.good + 1.0) / (known.amount + 4.0) - 0.25
-        found[:, 1] = np.log(likely)
-        return found
+    def _recalled(self, belief: Belief, known: dict[int, _Known], without: set[str], n: int) -> list[Hit]:
+        """Return the documents that helped most, best first."""
+        found: list[tuple[float, str, int]] = []
+        if n > 0:
+            scores = belief.scores(belief.documents, np.full(len(belief.documents), FOUND))
+            for place in np.flatnonzero(belief.share > 0).tolist():
+                number = int(belief.documents[place])
+                name = self._snapshot.name(number)
+                if name is not None and name not in without:
+                    found.append((-float(scores[place]), name, number))
+        return [Hit(name, -score, self._reason(known.get(number)), -1) for score, name, number in sorted(found)[:n]]
 
     def _reason(self, known: _Known | None) -> str:
         if known is None:
@@ -387,7 +386,7 @@ class Memory:
             for how, places in (("chosen", known.right), ("passed over", known.wrong))
             if places
         ]
-        if not said and known.good > 0:
+        if not said and known.ever:
             said = ["chosen before, but for no question like this"]
         return ", ".join(said) or "the retriever's place: not chosen for any question like this"
 
@@ -427,7 +426,7 @@ class Memory:
             document, however many similar questions they ask. Calls without a user are yours, who teach: each
             question counts, with its near-duplicates once. Only a hash is kept, with a key that lies in the database.
         vector
-            The vector of the question, if questions are compared by vectors: give it with every question or with none.
+            The vector of the question, if it is encoded elsewhere. Questions without one are found by letters only.
         """
         votes: dict[str, str] = {}
         given = {each.name: each for each in map(given_document, shown)}
@@ -446,21 +445,17 @@ class Memory:
         last = max((place for place, name in enumerate(above) if votes.get(name, "disliked") != "disliked"), default=0)
         skipped = [name for name in above[:last] if name not in votes]
         person = TAUGHT - time.time_ns() if user is None else self.person(user)
+        asked = self._encoded(question, vector)
+        if asked is not None and vector is None:
+            self._name_encoder()
         with self._reading():
-            asked = self._asked(question, vector)
             counts = (self._snapshot.said_in_full(self._ledger.document(name), person) for name in votes)
             kin = self._compared(question, asked) if all(counts) else []
         said_of = [Said(name, SKIPPED, *_SKIPPED) for name in skipped]
         said_of += [Said(name, how, *VOTES[how]) for name, how in votes.items()]
         self._ledger.append(
             self.tenant,
-            Entry(
-                storable(question),
-                person,
-                said_of,
-                vector=None if isinstance(asked, str) else asked.tobytes(),
-                kin=kin,
-            ),
+            Entry(storable(question), person, said_of, kin=kin, **self._stored(asked)),
         )
         self._follow(wait=True)
 
@@ -521,6 +516,50 @@ class Memory:
 
     # --- looking into it --------------------------------------------------------------------------------------------
 
+    def similar(self, question: str, n: int = 10, *, vector: Any = None) -> list[Similar]:
+        """Return the known questions that most likely want the same as a question, most likely ones first."""
+        asked = self._encoded(question, vector)
+        with self._reading():
+            kin = self._kin(question, asked, n).first(n)
+            return [self._similar(kin, number) for number in range(len(kin.places))]
+
+    def _similar(self, kin: _Kin, number: int) -> Similar:
+        letters, cosine, log_odds = (float(each[number]) for each in (kin.letters, kin.cosine, kin.log_odds))
+        meaning = None if math.isnan(cosine) else cosine
+        return Similar(self._snapshot.texts[kin.places[number]], letters, meaning, 1.0 / (1.0 + math.exp(-log_odds)))
+
+    def why(self, question: str, document: Document, *, vector: Any = None) -> Why:
+        """Return what similar questions say of a document, and how much each of them counts.
+
+        Examples
+        --------
+        >>> memory = Memory(":memory:")
+        >>> for user in ("ann", "bob", "eve"):
+        ...     memory.learn("How do I reset my password?", ["billing", "account"], chosen=["account"], user=user)
+        >>> print(memory.why("I want to reset my password", "account"))
+        account: similar questions decide 57% of its score; of their votes it has 100%, and none is against it
+          100%: *How do I reset my password?* (letters .65, wants the same with 76%): 3 votes for it
+        """
+        given = given_document(document)
+        asked = self._encoded(question, vector)
+        with self._reading():
+            kin = self._kin(question, asked, self.neighbors)
+            cells = self._snapshot.kin_cells(kin.places.tolist(), kin.letters >= FAMILY)
+            belief = Belief.of(cells, kin.log_odds, self.people)
+            own = cells.document == self._ledger.document(given.name)
+            parts = [
+                Part(self._similar(kin, number), good / _TENTHS, (amount - good) / _TENTHS, share)
+                for number, amount, good, share in zip(
+                    *(values[own].tolist() for values in (cells.kin, cells.amount, cells.good, belief.parts)),
+                    strict=True,
+                )
+            ]
+        at = np.flatnonzero(belief.documents == self._ledger.document(given.name))
+        share, doubt = (belief.share[at].sum(), belief.doubt[at].sum()) if len(at) else (0.0, 1.0)
+        return Why(
+            str(given.given), belief.strength, float(share), float(doubt), sorted(parts, key=lambda part: -part.share)
+        )
+
     def stats(self) -> MemoryStats:
         """Return how many questions, documents and people are known, and how many votes were learned on each day."""
         days: dict[date, dict[str, int]] = {}
@@ -560,13 +599,26 @@ class Memory:
         numbered = enumerate(votes)
         while some := list(islice(numbered, size)):
             entries = [self._entry(vote, source, number) for number, vote in some]
+            vectors = self._encoded_all(list(dict.fromkeys(each.question for each in entries)))
             with self._reading():
-                new = {each.question: self._asked(each.question, None) for each in entries}
-                kin = {question: self._compared(question, asked) for question, asked in new.items()}
-            self._ledger.append_all(self.tenant, (replace(each, kin=kin[each.question]) for each in entries))
+                kin = {question: self._compared(question, vector) for question, vector in vectors.items()}
+            stored = {question: {"kin": kin[question], **self._stored(vectors[question])} for question in vectors}
+            self._ledger.append_all(self.tenant, (replace(each, **stored[each.question]) for each in entries))
             self._follow(wait=True)
             progress(len(some))
             size *= 2  # what follows is compared with all that was learned before
+
+    def _encoded_all(self, questions: Sequence[str]) -> dict[str, Float32 | None]:
+        """Return the vectors of questions; None without any."""
+        if self._guard is None:
+            return dict.fromkeys(questions)
+        self._name_encoder()
+        found: dict[str, Float32 | None] = {}
+        for start in range(0, len(questions), _ENCODED):
+            some = questions[start : start + _ENCODED]
+            vectors = self._guard.encode_or_zeros(some)
+            found |= {question: row if row.any() else None for question, row in zip(some, vectors, strict=True)}
+        return found
 
     def _entry(self, vote: tables.Said, source: str, number: int) -> Entry:
         if vote.kind not in (*VOTES, SKIPPED):
@@ -577,9 +629,12 @@ class Memory:
         elif person is None:  # taught: somebody else for each vote, and the same if it is learned again
             person = TAUGHT - (self._ledger.person(f"{source or time.time_ns()} {number}") >> 2)
         amounts = VOTES.get(vote.kind, _SKIPPED)
-        said = Said(given_document(vote.document).name, vote.kind, *amounts)
+        said = [Said(given_document(vote.document).name, vote.kind, *amounts)]
+        if vote.document in vote.shown and vote.kind in VOTES and VOTES[vote.kind][1]:
+            above = vote.shown[: vote.shown.index(vote.document)]
+            said += [Said(given_document(name).name, SKIPPED, *_SKIPPED) for name in above]
         day = None if vote.time is None else int(vote.time // _DAY)
-        return Entry(storable(vote.question), person, [said], source, str(number) if source else "", day=day)
+        return Entry(storable(vote.question), person, said, source, str(number) if source else "", day=day)
 
     # --- training ---------------------------------------------------------------------------------------------------
 
@@ -644,6 +699,86 @@ class Memory:
             query_columns={TEXT: np.array(asked, dtype=np.str_)},
         )
 
+    # --- the encoder ------------------------------------------------------------------------------------------------
+
+    def reembed(self, encoder: EncoderSpec | None = None) -> int:
+        """Encode all known questions again, with another encoder, and return how many there are.
+
+        Until that is done, answers are given as before. `kinrank.progress.on_progress` follows it.
+
+        Parameters
+        ----------
+        encoder
+            The encoder that this memory has from then on; None: the one that it was opened with. "ngrams": no vectors.
+
+        Examples
+        --------
+        >>> memory = Memory(":memory:")
+        >>> memory.learn("cat", ["pets"], ["pets"])
+        >>> memory.reembed(lambda texts: [[len(text), 1.0] for text in texts])
+        1
+        """
+        if encoder is not None:
+            made = make_encoder(encoder)
+            guard = None if isinstance(made, NgramEncoder) else EncoderGuard(made)
+        else:
+            encoder, guard = self.encoder, self._guard
+        texts = self._ledger.texts(self.tenant)
+        vectors: list[tuple[int, bytes]] = []
+        made_by = None
+        if guard is not None:
+            probe = guard.encoder.encode([PROBE])[0]
+            made_by, guard.width = MadeBy(guard.encoder.spec, probe.tobytes()), len(probe)
+            for start in range(0, len(texts), _ENCODED):
+                some = texts[start : start + _ENCODED]
+                found = guard.encoder.encode([text for _, text in some])
+                vectors += [(number, row.tobytes()) for (number, _), row in zip(some, found, strict=True)]
+                report_progress("embedding", min(start + _ENCODED, len(texts)), len(texts))
+        self._ledger.replace_vectors(self.tenant, made_by, vectors)
+        self.encoder, self._guard, self._made_by = encoder, guard, made_by
+        self._start = Agreement(_kind(guard))
+        if self._file is not None:
+            shutil.rmtree(self._file, ignore_errors=True)
+        self._follow(wait=True)
+        return len(texts)
+
+    def _probe(self) -> None:
+        """Load the encoder, and check that it is the one of the questions that are known."""
+        if self._guard is None:
+            return
+        probe = self._guard.probe()
+        self.health = replace(self.health, unencoded=self._guard.failures)
+        made_by, width, name = self._made_by, self._width, self._guard.encoder.spec
+        stored = None if made_by is None else np.frombuffer(made_by.probe, dtype=np.float32)
+        if probe is None:
+            other, self._guard.width = made_by is not None and made_by.name != name, width
+        elif stored is not None:
+            other = len(stored) != len(probe) or float(stored @ probe) < _SAME
+        else:
+            other = width not in (0, len(probe))
+        if not other:
+            return
+        self.close()
+        had = "the caller" if made_by is None else repr(made_by.name)
+        now = f"{name!r}" if probe is None else f"{name!r} ({len(probe)} numbers)"
+        raise EncoderError(
+            f"the questions of this memory have vectors of {had} ({width} numbers), and encoder={now} is another one: "
+            f"open it with the first, or encode all questions again: Memory({self.path!r}).reembed({name!r})"
+        )
+
+    def _name_encoder(self) -> None:
+        """Store what makes the vectors, if they are the first ones."""
+        if self._made_by is None and self._guard is not None:
+            probe = self._guard.encoder.encode([PROBE])[0]
+            self._ledger.set_encoder(self.tenant, MadeBy(self._guard.encoder.spec, probe.tobytes()))
+            self._made_by = self._ledger.encoder(self.tenant)
+
+    def _stored(self, vector: Float32 | None) -> dict[str, Any]:
+        """Return what an entry has of the vector of its question."""
+        if vector is None:
+            return {}
+        return {"encoder": "" if self._made_by is None else self._made_by.name, "vector": vector.tobytes()}
+
     # --- lists that were handed out ---------------------------------------------------------------------------------
 
     def add_list(self, handed_out: List) -> None:
@@ -663,58 +798,89 @@ class Memory:
 
     # --- what is in main memory -------------------------------------------------------------------------------------
 
-    def _asked(self, question: str, vector: Any) -> Any:
-        """Return what the index compares: the question, or its vector."""
+    def _encoded(self, question: str, vector: Any) -> Float32 | None:
+        """Return the vector of a question, as given or by the encoder; None without any."""
         if not isinstance(question, str):
             raise DataError(f"question must be a str, got {question!r}")
-        width = self._index.width if isinstance(self._index, VectorQuestions) else 0
-        if len(self._snapshot) and bool(width) != (vector is not None):
-            how, fix = ("vectors", "pass vector=") if width else ("texts", "leave vector out")
-            raise DataError(f"the questions of this memory are compared by {how}: {fix}, or start another memory")
         if vector is None:
-            return question
+            if self._guard is None:
+                return None
+            found = self._guard.encode_or_zeros([question])
+            if self.health.unencoded != self._guard.failures:
+                self.health = replace(self.health, unencoded=self._guard.failures)
+            return found[0] if found.any() else None
         values = np.asarray(vector, dtype=np.float32)
+        width = self._width
         if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or (width and len(values) != width):
             wanted = f"of {width} finite numbers" if width else "of finite numbers"
             raise DataError(f"vector must be a list {wanted}, got shape {values.shape}: use one encoder for all")
-        return values
+        return values if values.any() else None
 
-    def _nearest(self, asked: Any, n: int) -> tuple[Int64, Float32]:
+    @property
+    def _width(self) -> int:
+        """The length of a vector; 0 if there is none."""
+        vectors = self._snapshot.vectors
+        return 0 if vectors is None else int(vectors.rows.shape[1])
+
+    def _kin(self, question: str, vector: Float32 | None, n: int) -> _Kin:
+        """Return the n nearest questions with a vote by letters and by vectors each, best first."""
+        snapshot = self._snapshot
+        if not len(snapshot):
+            return _Kin(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), np.empty(0))
+        terms = self._letters.index.describe([question])
+        places, similar = self._nearest(self._letters, terms, n)
+        letters, cosine = similar.astype(np.float64), np.full(len(places), np.nan)
+        if vector is not None and len(self._vectors):
+            described = self._vectors.index.describe([vector])
+            by_vector = self._nearest(self._vectors, described, n)[0]
+            more = by_vector[~np.isin(by_vector, places)]
+            letters = np.r_[letters, self._letters.index.similarities(terms, more)]
+            places = np.r_[places, more]
+            vectors = self._vectors.index.at(places)
+            cosine = np.where(vectors.any(axis=1), np.clip(vectors @ described[0], 0.0, 1.0), np.nan)
+        differ = snapshot.marks.rows[places] != marks(question)
+        log_odds = self._agreement(letters, cosine, differ)
+        log_odds[places == snapshot.place(self._ledger.question(storable(question)))] = MOST
+        order = np.lexsort((places, -letters, -log_odds))
+        return _Kin(places[order], letters[order], cosine[order], log_odds[order])
+
+    def _nearest(self, index: TextQuestions | VectorQuestions, asked: Any, n: int) -> tuple[Int64, Float32]:
         """Return the places and similarities of at most n questions with a vote, most similar first."""
         wanted = n
-        if not len(self._snapshot):
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         while True:
-            places, similar = self._index.nearest(asked, wanted)
+            places, similar = index.near(asked, wanted)
             known = self._snapshot.is_known(places)
             if len(places) < wanted or known.sum() >= n:
                 return places[known][:n], similar[known][:n]
             wanted *= 2
 
-    def _compared(self, question: str, asked: Any) -> list[tuple[int, float]]:
+    def _compared(self, question: str, vector: Float32 | None) -> list[tuple[int, float]]:
         """Return the questions with which a new one is compared, to see how far such questions agree."""
         key, n = normalize_text(storable(question)), len(self._snapshot)
         if not n or self._snapshot.place(self._ledger.question(key)) is not None or _hash(key) % n >= _ALL_COMPARED:
             return []
-        places, similar = self._nearest(asked, _COMPARED)
-        return [(self._snapshot.id(place), w) for place, w in zip(places.tolist(), similar.tolist(), strict=True)]
+        kin = self._kin(question, vector, _COMPARED).first(_COMPARED)
+        alike = zip(kin.places.tolist(), kin.letters.tolist(), strict=True)
+        return [(self._snapshot.id(place), similarity) for place, similarity in alike]
 
-    def _take(self, snapshot: Snapshot) -> None:
-        """Answer from another snapshot."""
-        index: TextQuestions | VectorQuestions = TextQuestions() if snapshot.vectors is None else VectorQuestions()
-        _grow(index, snapshot)
+    def _take(self, snapshot: Snapshot, indexes: State | None = None) -> None:
+        """Answer from another snapshot, of which the arrays of indexes may be known."""
+        letters, vectors = TextQuestions(), VectorQuestions()
+        if indexes:
+            letters.set_state(unnest(indexes, "letters"), snapshot.texts)
+            if snapshot.vectors is not None:
+                vectors.index.set_state({"vectors": snapshot.vectors.rows, **unnest(indexes, "vectors")})
+            self._written_at = snapshot.cursor
+        _grow(letters, vectors, snapshot)
         with self._lock:
-            self._snapshot, self._index = snapshot, index
+            self._snapshot, self._letters, self._vectors = snapshot, letters, vectors
+            self._n_compared = -1
             self._learn_agreement()
 
     def _learn_agreement(self) -> None:
-        pairs = self._snapshot.pairs
-        compared = pairs.same >= 0
-        bins = np.minimum((pairs.similarity[compared] * _BINS).astype(np.int64), _BINS - 1)
-        counted = np.bincount(bins, minlength=_BINS), np.bincount(bins, pairs.same[compared], _BINS) / SHARES
-        # Bins next to each other are alike.
-        number, same = (np.convolve(each, (0.5, 1.0, 0.5), "same") for each in counted)
-        self._agreement = np.append((same + _PRIOR_AMOUNT * _PRIOR) / (number + _PRIOR_AMOUNT), 1.0)
+        if self._n_compared != self._snapshot.n_compared:
+            self._agreement = self._snapshot.agreement(self._start)
+            self._n_compared = self._snapshot.n_compared
 
     def _follow(self, *, wait: bool = False) -> None:
         """Learn what is new in the ledger; without `wait`, leave that to another thread that is just at it.
@@ -756,10 +922,9 @@ class Memory:
     def _apply(self, changes: Changes) -> bool:
         """Add what came since, and return whether that was worth it: else read everything again."""
         with self._lock:
-            vectors = self._snapshot.vectors is not None
-            worth = self._snapshot.apply(changes) and vectors == (self._snapshot.vectors is not None)
+            worth = self._snapshot.apply(changes)
             if worth:
-                _grow(self._index, self._snapshot)
+                _grow(self._letters, self._vectors, self._snapshot)
                 self._learn_agreement()
         return worth
 
@@ -770,7 +935,7 @@ class Memory:
         name = f"snapshot-{_digest(self.tenant, 8).hex()}"
         return None if self._ledger.folder is None else self._ledger.folder / name
 
-    def _written(self) -> Snapshot | None:
+    def _written(self) -> tuple[Snapshot, State] | None:
         """Return the snapshot that was written when this memory was closed; what came since is read from the ledger."""
         try:
             return None if self._file is None else Snapshot.read(self._file)
@@ -781,8 +946,12 @@ class Memory:
         """Write the snapshot if reading everything takes long."""
         if self._file is not None and self._snapshot.n_places >= _WRITTEN:
             self._follow()
+            if self._snapshot.cursor == self._written_at:
+                return
+            vectors = self._vectors.index.get_state()
+            vectors.pop("vectors")  # the snapshot has them
             with suppress(OSError, StoreError):
-                self._snapshot.write(self._file)
+                self._snapshot.write(self._file, nest(letters=self._letters.get_state(), vectors=vectors))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -827,13 +996,16 @@ def _digest(text: str, size: int) -> bytes:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=size).digest()
 
 
-def _grow(index: TextQuestions | VectorQuestions, snapshot: Snapshot) -> None:
-    """Add the questions that an index does not have."""
-    known = len(index)
-    if isinstance(index, TextQuestions):
-        index.add(snapshot.texts[known:])
-    elif snapshot.vectors is not None:
-        index.add(list(snapshot.vectors.rows[known:]))
+def _kind(guard: EncoderGuard | None) -> str:
+    """Return the kind of the vectors of an encoder, by which they are believed at first."""
+    return STATIC if guard is not None and guard.encoder.spec.startswith("model2vec:") else MEANING
+
+
+def _grow(letters: TextQuestions, vectors: VectorQuestions, snapshot: Snapshot) -> None:
+    """Add the questions that indexes do not have."""
+    letters.add(snapshot.texts[len(letters) :])
+    if snapshot.vectors is not None:
+        vectors.add(list(snapshot.vectors.rows[len(vectors) :]))
 
 
 def _prior(n: int, scores: Sequence[float] | None) -> Float64:

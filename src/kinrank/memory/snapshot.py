@@ -13,10 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank import folder
-from kinrank.arrays import Float64, GrowingRows, Int64
+from kinrank.arrays import Float64, GrowingRows, Int64, State
+from kinrank.errors import StoreError
+from kinrank.kin.vectors import unit_vectors
+from kinrank.memory.agreement import Agreement, marks, weights_of_pairs
 from kinrank.memory.ledger import Changes, Cursor
+from kinrank.store import nest, unnest
 
 KIND = "memory snapshot"
+_VERSION = 2  # of the arrays
 NOBODY = -1
 """The person that all votes without a name count as, as they may be one's."""
 TAUGHT = -(2**62)
@@ -98,8 +103,12 @@ class Snapshot:
         self.texts: list[str] = []
         """The text of each place."""
         self.vectors: GrowingRows | None = None
-        """The vector of each place, zeros if it has none; None while no question has one."""
+        """The vector of each place, of unit length, zeros if it has none; None while no question has one."""
+        self.marks = GrowingRows(np.empty(0, dtype=np.int64))
+        """What `marks` says of the text of each place."""
         self.pairs = _Pairs.none()
+        self.n_compared = 0
+        """Grows whenever questions were compared again."""
         self._ids = np.empty(0, dtype=np.int64)
         self._new_ids: list[int] = []
         self._by_id = _Sorted.of(self._ids)
@@ -158,16 +167,18 @@ class Snapshot:
         rows = self._gather(places)
         return _summed(rows.place, rows.document, rows.amount, rows.good, np.ones(len(rows.place)))
 
-    def kin_cells(self, places: Sequence[int], n_near: int = 0) -> Cells:
+    def kin_cells(self, places: Sequence[int], near: NDArray[np.bool_] | None = None) -> Cells:
         """Return what people said for the kin of a question, which are given nearest first.
 
         A person counts once for a document: for the nearest of the kin for which they said something of it, and less if
         they said it for more than `IN_FULL` questions, similar or not. All who have no name count as one person. What
-        is taught counts once for each question, and once for the first `n_near` of the kin together, which are
-        near-duplicates of the asked question.
+        is taught counts once for each question, and once for all together that are `near`: near-duplicates of the asked
+        question.
         """
         rows = self._gather(places)
-        taught = NOBODY - np.maximum(rows.place - n_near + 1, 0)
+        taught = NOBODY - 1 - rows.place
+        if near is not None:
+            taught = np.where(near[rows.place], NOBODY, taught)
         person = np.where(rows.person < TAUGHT, taught, np.maximum(rows.person, NOBODY))
         order = np.lexsort((rows.place, person, rows.document))
         kin, document, person = rows.place[order], rows.document[order], person[order]
@@ -253,8 +264,10 @@ class Snapshot:
             self._first(rows.take(rows.place >= 0).folded())
         if changes.deleted:
             self.pairs = self.pairs.without(changes.deleted)
-        self.pairs = self.pairs.added(changes.pairs)
-        self._compare(ids)
+            self.n_compared += 1
+        if changes.pairs:
+            self.pairs = self.pairs.added(self._new_pairs(changes.pairs))
+        self._compare(np.unique(np.concatenate([ids, [pair[0] for pair in changes.pairs]])).astype(np.int64))
         self.cursor = changes.cursor
         if self._n_changed > max(_MERGED, len(self._rows.place) // 2):
             self._merge()
@@ -273,6 +286,8 @@ class Snapshot:
             self._new_ids.append(each.id)
             self.texts.append(each.text)
             self._empty.add(place)
+        if new:
+            self.marks = self.marks.append(np.array([marks(each.text) for each in new], dtype=np.int64))
         given = [np.frombuffer(each.vector, np.float32) if each.vector else None for each in new]
         width = next((len(each) for each in given if each is not None), 0)
         if self.vectors is not None:
@@ -281,7 +296,7 @@ class Snapshot:
             nothing = np.zeros(width, dtype=np.float32)
             rows = np.array([nothing if each is None or len(each) != width else each for each in given], np.float32)
             before = GrowingRows(np.zeros((start, width), np.float32)) if self.vectors is None else self.vectors
-            self.vectors = before.append(rows) if len(rows) else before
+            self.vectors = before.append(unit_vectors(rows)) if len(rows) else before
 
     def _first(self, rows: _Rows) -> None:
         """Take the first votes as arrays."""
@@ -355,11 +370,37 @@ class Snapshot:
         shared = np.bincount(np.repeat(np.arange(len(at)), counts[theirs]), weights=both, minlength=len(at))
         compared = (counts[mine] > 0) & (counts[theirs] > 0) & (sole[mine] != sole[theirs])
         self.pairs.same[at] = np.where(compared, SHARES * shared.astype(np.int64) // np.maximum(counts[theirs], 1), -1)
+        self.pairs.sole[at] = sole[mine]
+        people = np.bincount(np.unique(rows.place[good] * (1 << 40) + _numbered(person)) >> 40, minlength=len(ids))
+        believed = people / (people + 1.0)
+        self.pairs.people[at] = believed[mine] * believed[theirs]
+        self.n_compared += 1
+
+    def agreement(self, start: Agreement) -> Agreement:
+        """Return what all compared questions teach of how often such questions agree."""
+        pairs = self.pairs.take(self.pairs.same >= 0)
+        alike = pairs.similarity, pairs.cosine, pairs.differ
+        likely = 1.0 / (1.0 + np.exp(-start(*alike)))
+        weight = weights_of_pairs(pairs.question, pairs.sole, pairs.people, likely, IN_FULL)
+        return start.learned(*alike, pairs.same / SHARES, weight)
+
+    def _new_pairs(self, found: Sequence[tuple[int, int, float]]) -> _Pairs:
+        """Return questions that are compared, given by their numbers and the similarity of their letters."""
+        question, other, similarity = (np.array(each) for each in zip(*found, strict=True))
+        places = [[self._place(number) or 0 for number in ids.tolist()] for ids in (question, other)]
+        differ = np.not_equal(*(self.marks.rows[place] for place in places))
+        cosine = np.full(len(found), np.nan)
+        if self.vectors is not None:
+            one, two = (self.vectors.rows[place] for place in places)
+            known = one.any(axis=1) & two.any(axis=1)
+            cosine[known] = np.maximum(np.einsum("ij,ij->i", one[known], two[known]), 0.0)
+        nothing = np.full(len(found), -1)
+        return _Pairs(question, other, similarity, cosine, differ, nothing, nothing.copy(), np.zeros(len(found)))
 
     # --- the file ---------------------------------------------------------------------------------------------------
 
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a folder, in place of what is there."""
+    def write(self, path: str | os.PathLike[str], indexes: State) -> None:
+        """Write everything to a folder, with the arrays of indexes of its questions, in place of what is there."""
         self._merge()
         state: dict[str, NDArray[Any]] = {"ids": self._ids, "offsets": self._offsets}
         state |= {
@@ -372,12 +413,16 @@ class Snapshot:
         state |= self._documents.state()
         if self.vectors is not None:
             state["vectors"] = self.vectors.rows
-        folder.write(path, KIND, {"seq": self.cursor.seq, "mark": self.cursor.mark}, state)
+        state["marks"] = self.marks.rows
+        meta = {"seq": self.cursor.seq, "mark": self.cursor.mark, "version": _VERSION}
+        folder.write(path, KIND, meta, state | nest(index=indexes))
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Snapshot:
-        """Map a folder that `write` wrote."""
+    def read(cls, path: str | os.PathLike[str]) -> tuple[Snapshot, State]:
+        """Map a folder that `write` wrote; the arrays of indexes come, too."""
         meta, state = folder.read(path, KIND, verify=False)
+        if meta.get("version") != _VERSION:
+            raise StoreError(f"{path} was written by another version")
         self = cls()
         self.cursor = Cursor(meta["seq"], meta["mark"])
         self.texts = _unpacked(state["text"], state["text_ends"])
@@ -389,7 +434,8 @@ class Snapshot:
         place = np.repeat(np.arange(self.n_places), np.diff(self._offsets))
         self._rows = _Rows(place, *(state[f"row_{name}"] for name in _Rows._fields[1:]))
         self._documents = _Documents.from_state(state)
-        return self
+        self.marks = GrowingRows(state["marks"])
+        return self, unnest(state, "index")
 
 
 class _Sorted:
@@ -414,24 +460,34 @@ class _Pairs(NamedTuple):
     question: Int64
     other: Int64
     similarity: Float64
+    """Of their letters."""
+    cosine: Float64
+    """NaN if one has no vector."""
+    differ: NDArray[np.bool_]
+    """Whether numbers, symbols or negations differ."""
     same: Int64
     """How much of what was chosen for the other was chosen for the question, in thousandths; -1: one has no choice."""
+    sole: Int64
+    """Who alone chose for the question; a negative number if that is nobody."""
+    people: Float64
+    """How far those who chose for both are to be believed."""
 
     @classmethod
     def none(cls) -> _Pairs:
-        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
+        whole, real = np.empty(0, np.int64), np.empty(0)
+        return cls(whole, whole, real, real, np.empty(0, np.bool_), whole, whole, real)
 
-    def added(self, pairs: Sequence[tuple[int, int, float]]) -> _Pairs:
-        if not pairs:
-            return self
-        question, other, similarity = zip(*pairs, strict=True)
-        new = _Pairs(np.array(question), np.array(other), np.array(similarity), np.full(len(pairs), -1))
-        return _Pairs(*(np.concatenate(both) for both in zip(self, new, strict=True)))
+    def take(self, which: NDArray[np.bool_]) -> _Pairs:
+        columns: list[NDArray[Any]] = [values[which] for values in self]
+        return _Pairs(*columns)
+
+    def added(self, new: _Pairs) -> _Pairs:
+        both: list[NDArray[Any]] = [np.concatenate(each) for each in zip(self, new, strict=True)]
+        return _Pairs(*both)
 
     def without(self, questions: Sequence[int]) -> _Pairs:
         gone = np.array(questions, dtype=np.int64)
-        kept = ~(np.isin(self.question, gone) | np.isin(self.other, gone))
-        return _Pairs(self.question[kept], self.other[kept], self.similarity[kept], self.same[kept])
+        return self.take(~(np.isin(self.question, gone) | np.isin(self.other, gone)))
 
     def about(self, questions: Int64) -> Int64:
         """Return the positions of pairs of some questions."""
@@ -596,6 +652,11 @@ def _starts(*values: Int64) -> NDArray[np.bool_]:
     if len(first) > 1:
         first[1:] = np.any([np.diff(each) != 0 for each in values], axis=0)
     return first
+
+
+def _numbered(values: Int64) -> Int64:
+    """Return a small number for each different value."""
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
 def _summed(kin: Int64, document: Int64, amount: Int64, good: Int64, weight: Float64) -> Cells:

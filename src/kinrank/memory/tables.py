@@ -25,7 +25,9 @@ from kinrank.data.parquet import read_parquet_table
 from kinrank.errors import DataError, FileFormatError, ParameterError
 from kinrank.memory.ledger import SKIPPED
 
-QUESTION, DOCUMENT, VOTE, USER, PERSON, TIME = COLUMNS = ("question", "document", "vote", "user", "person", "time")
+QUESTION, DOCUMENT, VOTE, USER, PERSON, TIME, SHOWN = COLUMNS = (
+    *("question", "document", "vote", "user", "person", "time", "shown"),
+)
 FILES = ".csv, .tsv, .jsonl, .ndjson or .parquet"
 _NAMES: dict[str, tuple[str, ...]] = {
     QUESTION: ("question", "query", "prompt", "user_query", "search_query", "input", "user_message", "text"),
@@ -50,6 +52,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
     PERSON: ("person",),
     TIME: ("time", "timestamp", "created_at", "date", "day", "datetime"),
+    SHOWN: ("shown", "hits", "results", "retrieved", "candidates", "response_hit_ids"),
 }
 _KINDS = {"chosen": "chosen", "click": "chosen", "clicked": "chosen", "accepted": "chosen", "used": "chosen"}
 _KINDS |= {"cited": "cited", "citations": "cited", "sources": "cited", "liked": "liked", "disliked": "disliked"}
@@ -73,6 +76,8 @@ class Said(NamedTuple):
     """The number of somebody whose name an exported table does not have."""
     time: float | None
     """Seconds since 1970."""
+    shown: tuple[str, ...] = ()
+    """The documents that were shown, in this order."""
 
 
 @dataclass
@@ -154,7 +159,8 @@ def _read_row(table: VoteTable, row: Mapping[str, Any], negative: bool, where: s
     person = row.get(columns[PERSON]) if PERSON in columns else None
     number = None if person in (None, "") else int(str(person))
     seconds = _seconds(row.get(columns[TIME]), where) if TIME in columns else None
-    table.votes += [Said(question, document, kind, user, number, seconds) for document in documents]
+    shown = tuple(_documents(row.get(columns[SHOWN]))) if SHOWN in columns else ()
+    table.votes += [Said(question, document, kind, user, number, seconds, shown) for document in documents]
 
 
 def _kind(row: Mapping[str, Any], columns: Mapping[str, str], negative: bool, where: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from kinrank.arrays import Float32
 from kinrank.errors import EncoderError
-from kinrank.kin.encoders.base import Encoder
+from kinrank.kin.encoders.base import PROBE, Encoder
 
 _FIRST, _EACH = 1.0, 0.25  # seconds for a request, and for each of its texts
 _PAUSE = 5.0  # seconds without another try after a failure
@@ -24,6 +24,8 @@ class EncoderGuard:
     ----------
     failures
         How many texts have not been encoded.
+    width
+        The length of a vector; 0 until the first one came.
 
     Examples
     --------
@@ -33,11 +35,24 @@ class EncoderGuard:
     ([[0.6, 0.8], [0.6, 0.8]], 0)
     """
 
-    def __init__(self, encoder: Encoder, width: int) -> None:
+    def __init__(self, encoder: Encoder, width: int = 0) -> None:
         self.encoder = encoder
         self.width = width
         self.failures = 0
         self._next_try = 0.0
+
+    def probe(self) -> Float32 | None:
+        """Return the vector of a probe text, however long it takes; None, with a warning, if the encoder fails."""
+        try:
+            found = self.encoder.encode([PROBE])
+        except Exception as error:  # an encoder is somebody else's code
+            self._next_try = time.monotonic() + _PAUSE
+            failed = self._failed([PROBE], f"{type(error).__name__}: {error}")
+            warnings.warn(f"{failed}; kin are found by letters only", RuntimeWarning, stacklevel=2)
+            return None
+        self.width = found.shape[1]
+        vector: Float32 = found[0]
+        return vector
 
     def encode(self, texts: Sequence[str]) -> Float32:
         """Return one vector per text, or raise `EncoderError` if they do not come in time."""
@@ -56,7 +71,8 @@ class EncoderGuard:
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         thread.join(seconds)
-        if found and found[0].shape[1] == self.width:
+        if found and self.width in (0, found[0].shape[1]):
+            self.width = found[0].shape[1]
             return found[0]
         self._next_try = time.monotonic() + _PAUSE
         if found:

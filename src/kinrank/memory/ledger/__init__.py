@@ -18,6 +18,7 @@ from kinrank.memory.ledger._base import Entry as Entry
 from kinrank.memory.ledger._base import KnownQuestion as KnownQuestion
 from kinrank.memory.ledger._base import Ledger as Ledger
 from kinrank.memory.ledger._base import List as List
+from kinrank.memory.ledger._base import MadeBy as MadeBy
 from kinrank.memory.ledger._base import Said as Said
 from kinrank.memory.ledger._base import Selection as Selection
 from kinrank.memory.ledger._base import Vote as Vote

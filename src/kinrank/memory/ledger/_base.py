@@ -75,6 +75,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX memory_list_by_person ON memory_list (tenant, person)",
         "CREATE TABLE memory_forgotten (id TEXT PRIMARY KEY)",
     ),
+    # What makes the vectors of a tenant's questions, and the vector of a probe text by which it is known again.
+    ("CREATE TABLE memory_encoder (tenant TEXT PRIMARY KEY, name TEXT NOT NULL, probe {bytes} NOT NULL)",),
 )
 """The statements that lead from one version of the tables to the next. Append only."""
 _SETTINGS = "CREATE TABLE IF NOT EXISTS memory_setting (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
@@ -132,6 +134,14 @@ class KnownQuestion(NamedTuple):
     """Those with a name."""
     day: int
     """The last day on which somebody said something of it, since 1970."""
+
+
+class MadeBy(NamedTuple):
+    """What makes the vectors of questions."""
+
+    name: str
+    probe: bytes
+    """The vector of a probe text, as float32."""
 
 
 class Cursor(NamedTuple):
@@ -501,6 +511,43 @@ class Ledger(ABC):
             execute("DELETE FROM memory_list WHERE tenant = ? AND person = ?", tenant, selection.person)
         if selection.day is not None:
             execute("DELETE FROM memory_list WHERE tenant = ? AND made < ?", tenant, selection.day * int(DAY))
+
+    # --- vectors ----------------------------------------------------------------------------------------------------
+
+    def encoder(self, tenant: str) -> MadeBy | None:
+        """Return what makes the vectors of a tenant; None if that is not known."""
+        with self.reading() as execute:
+            rows = execute("SELECT name, probe FROM memory_encoder WHERE tenant = ?", tenant)
+        return MadeBy(rows[0][0], bytes(rows[0][1])) if rows else None
+
+    def set_encoder(self, tenant: str, made_by: MadeBy) -> None:
+        """Store what makes the vectors of a tenant, unless something is stored."""
+        with self.writing() as execute:
+            _insert(execute, "memory_encoder", [(tenant, *made_by)])
+
+    def texts(self, tenant: str) -> list[tuple[int, str]]:
+        """Return the number and text of each question."""
+        with self.reading() as execute:
+            rows = execute("SELECT id, text FROM memory_question WHERE tenant = ? ORDER BY seq", tenant)
+        return [(number, text) for number, text in rows]
+
+    def replace_vectors(self, tenant: str, made_by: MadeBy | None, vectors: Iterable[tuple[int, bytes]]) -> None:
+        """Store other vectors of questions, at once; those that are not given are left without one.
+
+        All readers read everything again.
+        """
+        with self.writing() as execute:
+            seq = self._reserve(execute, tenant, 1) + 1
+            execute("UPDATE memory_question SET vector = NULL, encoder = '' WHERE tenant = ?", tenant)
+            for number, vector in vectors:
+                execute(
+                    "UPDATE memory_question SET vector = ?, encoder = ? WHERE tenant = ? AND id = ?",
+                    *(vector, "" if made_by is None else made_by.name, tenant, number),
+                )
+            execute("DELETE FROM memory_encoder WHERE tenant = ?", tenant)
+            _insert(execute, "memory_encoder", [] if made_by is None else [(tenant, *made_by)])
+            execute("DELETE FROM memory_commit WHERE tenant = ?", tenant)
+            self._commit(execute, tenant, seq)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,290 @@
+"""Which answer does a question want: `Memory` next to the nearest known questions that vote, on public benchmarks.
+
+BANKING77, CLINC150 and the three assistants of HINT3 (`data/real/intents`): each training question is taught once with
+its answer, by nobody in particular, and each test question is asked once, without a retriever. *Silence* is the area
+under the curve of the score of the first answer: a test question that has an answer against one that has none (1 is
+perfect). BANKING77 has no question without an answer.
+
+- *voting*: the 20 nearest known questions vote, each with its similarity to a power: by letters (TF-IDF of character
+  n-grams), by the cosine of vectors, and by half of the letters and the cosine. Its mixture and its power, 4, 8 or 16,
+  are those that answer most training questions right, up to 2,000 of them, each without itself.
+- *nearest*: the answer of the nearest known question by vectors.
+- *Memory, letters* and *Memory, MiniLM*: with its defaults, and with vectors.
+
+*Left out*: the prior of agreement of `Memory` is fitted to the training questions of the other collections. p is that
+of McNemar's exact test against the chosen voting.
+
+``--encoder static`` uses WordLlama. ``--part trained`` trains a `KinRanker` on a memory of BANKING77 with
+``Memory.train``, with a retriever that returns all answers without scores. ``--part prior`` prints the prior of
+agreement that is fitted to all training questions.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from scipy.stats import binomtest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.common import data_dir, log_progress
+from benchmarks.memory_meaning import encoded
+from kinrank import KinRanker, Memory
+from kinrank.arrays import Float32, Float64, Int64
+from kinrank.memory import agreement
+
+OPTIONS = {
+    "part": ("all", "trained", "prior"),
+    "collection": "banking77,clinc150,curekart,powerplay11,sofmattress",
+    "encoder": ("MiniLM", "static"),
+    "most": "100000",
+}
+_NEAREST, _POWERS, _HELD_OUT, _AT_ONCE = 20, (4, 8, 16), 2_000, 500
+_MIXTURES = {"letters": (1.0, 0.0), "vectors": (0.0, 1.0), "letters / 2 + vectors": (0.5, 1.0)}
+_NONE = {"banking77": "", "clinc150": "oos"}  # what the questions without an answer are called; HINT3: below
+
+
+@dataclass(frozen=True, eq=False)
+class Intents:
+    """Training and test questions with their answers; a test question without one has -1."""
+
+    name: str
+    known: list[str]
+    asked: list[str]
+    names: list[str]
+    answer: Int64
+    wanted: Int64
+    vectors: Float32
+    asked_vectors: Float32
+
+
+@cache
+def intents(name: str, encoder: str, most: int = 10**9) -> Intents:
+    """Read a collection with vectors; at most so many test questions."""
+    folder = data_dir() / "real" / "intents"
+    if name == "clinc150":
+        with gzip.open(folder / "clinc150.json.gz", "rt") as file:
+            parts = json.load(file)
+        train, test = parts["train"], parts["test"] + parts["oos_test"]
+    else:
+        train, test = (_rows(folder / f"{name.removesuffix('77')}_{part}.csv") for part in ("train", "test"))
+    names, answer = np.unique([row[1] for row in train], return_inverse=True)
+    number = {each: place for place, each in enumerate(names.tolist())}
+    none = _NONE.get(name, "NO_NODES_DETECTED")
+    known, asked = ([row[0] for row in part] for part in (train, test))
+    wanted = np.array([-1 if row[1] == none else number.get(row[1], len(names)) for row in test])
+    vectors = [encoded(f"{name}-{part}", encoder, each) for part, each in (("train", known), ("test", asked))]
+    some = np.sort(np.random.default_rng(0).permutation(len(asked))[:most])
+    own = [asked[place] for place in some]
+    return Intents(name, known, own, names.tolist(), answer, wanted[some], vectors[0], vectors[1][some])
+
+
+def _rows(path: Any) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.reader(lines))[1:]
+
+
+# --- rivals ----------------------------------------------------------------------------------------------------------
+
+
+class Similar:
+    """The similarity of questions to all known ones, by letters and by vectors."""
+
+    def __init__(self, data: Intents) -> None:
+        self.vectors = data.vectors
+        self._counted = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True).fit(data.known)
+        self._known = self._counted.transform(data.known).astype(np.float32).T.tocsc()
+
+    def __call__(self, texts: list[str], vectors: Float32) -> tuple[Float32, Float32]:
+        """Return both similarities, a row for each text."""
+        letters = (self._counted.transform(texts).astype(np.float32) @ self._known).toarray()
+        return letters, vectors @ self.vectors.T
+
+
+def votes(similar: Float32, answer: Int64, power: float) -> Float64:
+    """Return the votes for each answer of the nearest known questions of each row."""
+    near = np.argpartition(-similar, _NEAREST, axis=1)[:, :_NEAREST]
+    weight = np.maximum(np.take_along_axis(similar, near, 1), 0) ** power
+    found = np.zeros((len(similar), answer.max() + 1))
+    np.add.at(found, (np.arange(len(similar))[:, None], answer[near]), weight)
+    return found
+
+
+def chosen_voting(data: Intents, similar: Similar) -> tuple[str, float]:
+    """Return the mixture and the power that are best on training questions, each without itself."""
+    some = np.sort(np.random.default_rng(0).permutation(len(data.known))[:_HELD_OUT])
+    right = dict.fromkeys(((mixture, power) for mixture in _MIXTURES for power in _POWERS), 0)
+    for start in range(0, len(some), _AT_ONCE):
+        own = some[start : start + _AT_ONCE]
+        both = similar([data.known[place] for place in own], data.vectors[own])
+        for mixture, power in right:
+            mixed = sum(part * each for part, each in zip(_MIXTURES[mixture], both, strict=True))
+            mixed[np.arange(len(own)), own] = -1.0
+            right[mixture, power] += int((votes(mixed, data.answer, power).argmax(1) == data.answer[own]).sum())
+    log_progress(f"{data.name}: voting on {len(some):,} training questions {right}")
+    return max(right, key=right.__getitem__)
+
+
+def voting(data: Intents, similar: Similar) -> dict[str, tuple[Int64, Float64]]:
+    """Return first answers and their scores: of the chosen voting, of all others, and of the nearest question."""
+    chosen = chosen_voting(data, similar)
+    found: dict[str, list[tuple[Int64, Float64]]] = {}
+    for start in range(0, len(data.asked), _AT_ONCE):
+        both = similar(data.asked[start : start + _AT_ONCE], data.asked_vectors[start : start + _AT_ONCE])
+        for mixture, parts in _MIXTURES.items():
+            mixed = sum(part * each for part, each in zip(parts, both, strict=True))
+            for power in _POWERS:
+                counted = votes(mixed, data.answer, power)
+                found.setdefault(f"voting, {mixture}, power {power}", []).append((counted.argmax(1), counted.max(1)))
+        found.setdefault("nearest", []).append((data.answer[both[1].argmax(1)], both[1].max(1)))
+    whole = {name: tuple(np.concatenate(each) for each in zip(*parts, strict=True)) for name, parts in found.items()}
+    return {"voting": whole["voting, {}, power {}".format(*chosen)], **whole}
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def taught(data: Intents, *, vectors: bool) -> Memory:
+    """Return a memory that was taught the training questions."""
+    memory = Memory(":memory:")
+    for place, text in enumerate(data.known):
+        answer = data.names[data.answer[place]]
+        memory.learn(text, [answer], [answer], vector=data.vectors[place] if vectors else None)
+    return memory
+
+
+def recalled(data: Intents, memory: Memory, *, vectors: bool) -> tuple[Int64, Float64]:
+    """Return the first answers of a memory, and their scores."""
+    number = {name: place for place, name in enumerate(data.names)}
+    first, score = np.full(len(data.asked), -2), np.zeros(len(data.asked))
+    for place, text in enumerate(data.asked):
+        hits = memory.recall(text, 1, vector=data.asked_vectors[place] if vectors else None)
+        for hit in hits:
+            first[place], score[place] = number[str(hit.id)], hit.score
+    return first, score
+
+
+def pairs_of(data: Intents) -> tuple[Float64, Float64, Any, Float64, Float64]:
+    """Return the features of pairs of training questions, whether they agree, and how much each counts.
+
+    Each of 2,000 questions has 20 others, the nearest by letters and by vectors, whose weights sum to one.
+    """
+    similar = _similar(data)
+    marks = np.array([agreement.marks(text) for text in data.known])
+    some = np.sort(np.random.default_rng(1).permutation(len(data.known))[:_HELD_OUT])
+    columns: list[list[Any]] = [[], [], [], [], []]
+    for start in range(0, len(some), _AT_ONCE):
+        own = some[start : start + _AT_ONCE]
+        letters, cosine = similar([data.known[place] for place in own], data.vectors[own])
+        for row, place in enumerate(own):
+            letters[row, place] = cosine[row, place] = -1.0
+            near = np.union1d(*(np.argpartition(-each[row], 20)[:20] for each in (letters, cosine)))
+            weight = np.full(len(near), 1.0 / len(near))
+            values = letters[row, near], np.maximum(cosine[row, near], 0.0), marks[near] != marks[place]
+            for column, each in zip(columns, (*values, data.answer[near] == data.answer[place], weight), strict=True):
+                column.append(each)
+    letters, cosine, differ, same, weight = (np.concatenate(column).astype(np.float64) for column in columns)
+    return letters, cosine, differ, same, weight
+
+
+@cache
+def _similar(data: Intents) -> Similar:
+    return Similar(data)
+
+
+def prior_of(collections: list[Intents], *, vectors: bool) -> tuple[float, ...]:
+    """Return the coefficients of agreement that fit pairs of questions of collections, each of which counts alike."""
+    parts = [pairs_of(data) for data in collections]
+    letters, cosine, differ, same = (np.concatenate([part[place] for part in parts]) for place in range(4))
+    weight = np.concatenate([part[4] / part[4].sum() for part in parts]) * 1_000
+    one = np.ones(len(letters))
+    squared = [letters, cosine, cosine**2] if vectors else [letters, letters**2]
+    X = np.column_stack([one, *squared, differ])
+    found = np.zeros(X.shape[1])
+    for _ in range(50):
+        p = 1.0 / (1.0 + np.exp(-X @ found))
+        curvature = (X * (weight * p * (1 - p))[:, None]).T @ X + 1e-3 * np.eye(len(found))
+        found += np.linalg.solve(curvature, X.T @ (weight * (same - p)) - 1e-3 * found)
+    return tuple(np.round(found, 2).tolist())
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def run(part: str, collection: str, encoder: str, most: str) -> dict[str, Any]:
+    """Run one part."""
+    if part == "trained":
+        return trained(intents("banking77", encoder, int(most)))
+    collections = [intents(name, encoder, int(most)) for name in collection.split(",")]
+    if part == "prior":
+        kind = agreement.STATIC if encoder == "static" else agreement.MEANING
+        return {name: prior_of(collections, vectors=name == kind) for name in (agreement.LETTERS, kind)}
+    return {"rows": [row for data in collections for row in answers(data, collections, encoder)]}
+
+
+def answers(data: Intents, collections: list[Intents], encoder: str) -> list[dict[str, Any]]:
+    """Return the figures of all systems on a collection."""
+    found = voting(data, _similar(data))
+    kind = agreement.STATIC if encoder == "static" else agreement.MEANING
+    others = [each for each in collections if each is not data]
+    left_out = {name: prior_of(others, vectors=name == kind) for name in (agreement.LETTERS, kind)} if others else {}
+    log_progress(f"{data.name}: prior of the others {left_out}")
+    for vectors in (False, True):
+        start = time.perf_counter()
+        with mock.patch("kinrank.memory.memory.MEANING", kind):
+            memory = taught(data, vectors=vectors)
+        name = f"Memory, {encoder if vectors else 'letters'}"
+        for suffix, prior in (("", {}), (", left out", left_out)) if others else (("", {}),):
+            with mock.patch.dict(agreement.PRIORS, prior):
+                memory._n_compared = -1  # learn agreement again
+                memory._learn_agreement()
+                found[name + suffix] = recalled(data, memory, vectors=vectors)
+            log_progress(f"{data.name}: {time.perf_counter() - start:.0f} s, learned {memory._agreement}")
+    return [figures(data, name, *each, found["voting"][0]) for name, each in found.items()]
+
+
+def figures(data: Intents, name: str, first: Int64, score: Float64, rival: Int64) -> dict[str, Any]:
+    """Return accuracy and silence of a system, and the p of its difference to the chosen voting."""
+    inside = data.wanted >= 0
+    right, other = (each[inside] == data.wanted[inside] for each in (first, rival))
+    won, lost = int((right & ~other).sum()), int((other & ~right).sum())
+    row = {
+        "collection": data.name,
+        "system": name,
+        "accuracy": round(float(right.mean()), 4),
+        "p": float(f"{binomtest(won, won + lost).pvalue:.2g}") if won + lost else 1.0,
+        "silence": None if inside.all() else round(float(roc_auc_score(inside, score)), 4),
+    }
+    log_progress(f"{row}")
+    return row
+
+
+def trained(data: Intents) -> dict[str, Any]:
+    """Train a `KinRanker` on a memory, and return its accuracy next to that of the memory."""
+    memory = taught(data, vectors=True)
+    start = time.perf_counter()
+    rows = {
+        **dict(zip(data.known, data.vectors, strict=True)),
+        **dict(zip(data.asked, data.asked_vectors, strict=True)),
+    }
+    ranker = memory.train(KinRanker(encoder=lambda texts: [rows[text] for text in texts]), lambda _: (data.names, None))
+    seconds = time.perf_counter() - start
+    queries = memory.to_queries(dict.fromkeys(data.asked, (data.names, None)))
+    scores = ranker.predict(queries).reshape(-1, len(data.names))
+    number = {text: place for place, text in enumerate(queries.query_columns["text"].tolist())}
+    best = scores.argmax(1)[[number[text] for text in data.asked]]
+    return {
+        "rows": [
+            figures(data, "KinRanker", best, scores.max(1), best),
+            figures(data, "Memory", *recalled(data, memory, vectors=True), best),
+        ],
+        "train s": round(seconds, 1),
+    }
