@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -403,9 +404,11 @@ def test_invalid_settings_raise(settings_: dict[str, object], message: str) -> N
         KnnRanker(**settings_).fit(linear_queries())
 
 
-@pytest.mark.parametrize(
-    "make", [KnnRanker, CellRanker, KinRanker, partial(KinRanker, settings={"n_cells": 8}), QueryClassRanker]
-)
+def _kin(reference: str | None = None, n_cells: int | None = None, **params: Any) -> KinRanker:
+    return KinRanker(settings={"reference": reference, "n_cells": n_cells}, **params)
+
+
+@pytest.mark.parametrize("make", [KnnRanker, CellRanker, _kin, partial(_kin, n_cells=8), QueryClassRanker])
 def test_reference_of_a_ranker_must_be_that_of_its_describer(make: Callable[..., Ranker]) -> None:
     queries = linear_queries()
     with pytest.raises(ParameterError, match=r"reference='f1' .*Describer\(reference='f1'\)"):
