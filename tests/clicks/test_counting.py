@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinrank.clicks.counting import KEYS, UNIT, FirstPass, create_cells, queries_of_few
+from kinrank.clicks.counting import KEYS, UNIT, FirstPass, create_cells
 from kinrank.clicks.examination import Examination
 from kinrank.memory._votes import RankCurve, ShownList, count_votes
 
@@ -59,11 +59,11 @@ def impressions(lists: list[ShownList]) -> pa.Table:
     return found.cast(pa.schema([(field.name, types.get(field.name, field.type)) for field in found.schema]))
 
 
-def counted(table: pa.Table, first: FirstPass, threads: int = 1, min_clients: int = 3, by_client: bool = True) -> list:
+def counted(table: pa.Table, first: FirstPass, threads: int = 1, by_client: bool = True) -> list:
     with duckdb.connect() as database:
         database.execute(f"SET threads = {threads}")
         database.register("given", table)
-        create_cells(database, "given", first, min_clients=min_clients, by_client=by_client)
+        create_cells(database, "given", first, by_client=by_client)
         return database.execute(f"SELECT * FROM cells ORDER BY {KEYS}").fetchall()
 
 
@@ -88,11 +88,9 @@ def test_each_client_has_one_vote_on_a_document_a_day(cascade: bool):
     votes = count_votes(lists, RankCurve(SLOPE, OFFSET, cascade))
     cells = {(query, str(document), day): rest for query, document, day, *rest in counted(impressions(lists), first)}
     assert cells.keys() == votes.keys()
-    for key, (looks, choices, people, choosers) in cells.items():
+    for key, (looks, choices) in cells.items():
         assert looks / UNIT == pytest.approx(votes[key].looks, abs=1e-6)
         assert choices / UNIT == pytest.approx(votes[key].choices, abs=1e-6)
-        assert people == sorted(votes[key].clients)[:3]
-        assert choosers == sorted(votes[key].choosers)[:3]
 
 
 def test_a_list_that_is_alone_spares_its_client_and_changes_nothing():
@@ -102,27 +100,9 @@ def test_a_list_that_is_alone_spares_its_client_and_changes_nothing():
     assert counted(table, first_pass()) == counted(every, first_pass())
 
 
-def test_excluded_clients_do_not_count():
-    lists = simulated(3)
-    others = [shown for shown in lists if shown.client not in (2, 5)]
-    assert counted(impressions(lists), first_pass(excluded=(5, 2))) == counted(impressions(others), first_pass())
-
-
-def test_people_are_counted_over_days():
-    days = [(1, 20, 7), (1, 21, 8), (1, 22, 7), (2, 20, 7), (2, 21, 7)]
-    lists = [ShownList(query, day, client, ["1", "2"], {}) for query, day, client in days]
-    with duckdb.connect() as database:
-        database.register("given", impressions(lists))
-        create_cells(database, "given", first_pass(), min_clients=2)
-        assert database.execute(queries_of_few("cells", 2)).fetchall() == [(2,)]
-        assert database.execute(queries_of_few("cells", 3)).fetchall() == [(1,), (2,)]
-
-
 def test_impressions_without_clients_are_votes_of_their_own():
     lists = [ShownList(1, 20, 0, ["1"], {"1": 1.0}), ShownList(1, 20, 0, ["1"], {})]
-    assert counted(impressions(lists), first_pass(), min_clients=0, by_client=False) == [
-        (1, 1, 20, 2 * UNIT, UNIT, [], [])
-    ]
+    assert counted(impressions(lists), first_pass(), by_client=False) == [(1, 1, 20, 2 * UNIT, UNIT)]
 
 
 def test_version_names_the_first_pass():

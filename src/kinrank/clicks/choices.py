@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.clicks._counts import ClickCounts, Funnel
-from kinrank.clicks.counting import KEYS, UNIT, FirstPass, create_cells, create_functions, queries_of_few
+from kinrank.clicks.counting import KEYS, UNIT, FirstPass, create_cells, create_functions
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.read import ClickLog, LogOptions, check_files, open_clicks, scalar
 from kinrank.data.files import PathLike
 from kinrank.data.hashes import NO_TEXTS, TextTable, hash_arrow
 from kinrank.errors import DataError
 from kinrank.folder import OnWait, locked
-from kinrank.memory.evidence import NO_DAY, Evidence, latest_day, write_sorted_cells
+from kinrank.memory.evidence import CELLS, NO_DAY, Evidence, latest_day, write_sorted_cells
 from kinrank.parallel import Executor, Serial, map_ordered
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def write_evidence(
     target = Path(path)
     with locked(target, on_wait):
         before, prints = evidence_before_logs(target, files)
-        meta = {"logs": prints, "examination": _as_json(examination)}
+        meta = {"logs": prints, "examination": examination_to_json(examination)}
         cells, ids = _cells(log, FirstPass.of(examination))
         if before is None:
             write_sorted_cells(target, cells, meta, lambda: ids)
@@ -109,6 +109,11 @@ def stored_examination(path: PathLike) -> Examination | None:
     stored = None if known is None else known.meta.get("examination")
     if stored is None:
         return None
+    return examination_of(stored)
+
+
+def examination_of(stored: Mapping[str, Any]) -> Examination:
+    """Return the examination of ranks that `examination_to_json` stored."""
     slope, offset = np.array(stored["slope"]), np.array(stored["offset"])
     verdict = "Examination of ranks as in the log that was added before."
     fits = stored.get("fits", True)
@@ -138,15 +143,16 @@ def _cells(log: ClickLog, first: FirstPass) -> tuple[Iterator[list[NDArray[Any]]
         scalar(database, "SELECT count(*) FROM (SELECT 1 FROM impressions WHERE client IS NOT NULL LIMIT 1)")
     )
     database.execute(f"""
-        CREATE OR REPLACE VIEW counted AS
-        SELECT list, query_hash(query) AS query, text_hash(document) AS document,
+        CREATE OR REPLACE TEMP TABLE counted AS
+        SELECT text_hash(list) AS list, query_hash(query) AS query, text_hash(document) AS document,
             CAST(coalesce(time // {_DAY}, {NO_DAY}) AS INTEGER) AS day, rank, clicked, reward AS value,
             {"text_hash(coalesce(client, list))" if clients else "0"} AS client, false AS alone
         FROM impressions
         WHERE reason IS NULL AND trim(query) <> '' AND coalesce(time, 0) < {_DAY * (latest_day() + 1)}""")
-    create_cells(database, "counted", first, min_clients=fewest if clients else 0, by_client=clients)
+    create_cells(database, "counted", first, by_client=clients)
     if clients:
-        database.execute(f"CREATE OR REPLACE TABLE few AS {queries_of_few('cells', fewest)}")
+        asked = f"SELECT query FROM counted GROUP BY query HAVING count(DISTINCT client) < {fewest}"
+        database.execute(f"CREATE OR REPLACE TEMP TABLE few AS {asked}")
         left_out = scalar(database, "SELECT count(*) FROM few")
         if left_out:
             log.funnel.notes.append(f"{left_out:,} queries of fewer than {fewest} clients are no evidence")
@@ -156,14 +162,17 @@ def _cells(log: ClickLog, first: FirstPass) -> tuple[Iterator[list[NDArray[Any]]
     return sorted_cells(database, "cells"), TextTable.of_hashes(hash_arrow(ids)[0], ids.to_pylist())
 
 
-def sorted_cells(database: DuckDBPyConnection, cells: str) -> Iterator[list[NDArray[Any]]]:
-    """Yield cells in the order of a folder of evidence, in batches; equal ones add up before they are rounded."""
+def sorted_cells(database: DuckDBPyConnection, cells: str, few: str = "false") -> Iterator[list[NDArray[Any]]]:
+    """Yield cells in the order of a folder of evidence, in batches; equal ones add up before they are rounded.
+
+    `few` is the SQL of whether too few clients chose the document.
+    """
     batches = database.sql(f"""
-        SELECT {KEYS}, CAST(sum(looks) AS BIGINT), CAST(sum(choices) AS BIGINT) FROM {cells}
+        SELECT {KEYS}, CAST(sum(looks) AS BIGINT), CAST(sum(choices) AS BIGINT), {few} FROM {cells}
         GROUP BY {KEYS} ORDER BY {KEYS}""").to_arrow_reader(_BATCH)
     for batch in batches:
-        *keys, looks, choices = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
-        yield [*keys, looks / UNIT, choices / UNIT]
+        *keys, looks, choices, doubted = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+        yield [*keys, looks / UNIT, choices / UNIT, doubted]
 
 
 def evidence_before_logs(path: PathLike, files: Sequence[PathLike]) -> tuple[Evidence | None, list[str]]:
@@ -172,6 +181,8 @@ def evidence_before_logs(path: PathLike, files: Sequence[PathLike]) -> tuple[Evi
     Raise if the path is no folder of evidence, or if a file is missing, in it already, or given twice.
     """
     before = _opened(Path(path))
+    if before is not None and "first_pass" in before.meta:
+        raise DataError(f"{path} is counted from the folder of a log: add files to that, or choose another folder")
     known = set() if before is None else set(before.meta.get("logs", []))
     seen: dict[str, Path] = {}
     for file in check_files(files):
@@ -198,7 +209,8 @@ def _fingerprint(file: Path) -> str:
     return hashlib.sha256(b"".join([str(size).encode(), *parts])).hexdigest()
 
 
-def _as_json(examination: Examination) -> dict[str, Any]:
+def examination_to_json(examination: Examination) -> dict[str, Any]:
+    """Return what is stored of an examination of ranks."""
     return {
         "model": examination.model,
         "fits": examination.fits,
@@ -317,7 +329,7 @@ def _between(evidence: Evidence, low: int, high: int, ids: TextTable = NO_TEXTS)
     first = np.searchsorted(query, np.uint64(low))
     last = len(query) if high == _HASHES else np.searchsorted(query, np.uint64(high))
     start, stop = offsets[first], offsets[last]
-    cells = {name: arrays[name][start:stop] for name in ("document", "day", "looks", "choices")}
+    cells = {name: arrays[name][start:stop] for name in CELLS}
     described = evidence.meta | {"days": evidence.days}
     bounds = {"query": query[first:last], "offsets": offsets[first : last + 1] - start}
     return Evidence(bounds | cells, described, ids)
@@ -327,4 +339,4 @@ def _cells_of(folder: str) -> list[NDArray[Any]]:
     """Return the arrays of a share, one value for each cell."""
     arrays = Evidence.open(folder).get_state()
     query = np.repeat(arrays["query"], np.diff(arrays["offsets"]))
-    return [query, *(arrays[name] for name in ("document", "day", "looks", "choices"))]
+    return [query, *(arrays[name] for name in CELLS)]

@@ -85,27 +85,19 @@ def create_functions(database: DuckDBPyConnection) -> None:
         database.create_function(name, function, ["VARCHAR"], "UBIGINT", type="arrow")
 
 
-def create_cells(
-    database: DuckDBPyConnection, impressions: str, first: FirstPass, *, min_clients: int, by_client: bool = True
-) -> None:
-    """Create the table ``cells`` from impressions.
-
-    It has the columns query, document, day, looks and choices, in whole numbers of `UNIT`, and of the clients who were
-    shown the document, and of those who chose it, as many as are enough: the `min_clients` lowest hashes. So many of a
-    union are the lowest of both, so that people are counted over several days without one being counted twice.
+def create_cells(database: DuckDBPyConnection, impressions: str, first: FirstPass, *, by_client: bool = True) -> None:
+    """Create the table ``cells`` from impressions: query, document, day, looks and choices.
 
     Parameters
     ----------
     database
-        An open database with the functions of `create_functions`.
+        An open database.
     impressions
         The name of a relation with the columns list, query, document, client (hashes), day, rank (from 1), clicked and
         value. If its column ``alone`` is true, no other impression is of the same client, query, document and day:
         what is known of a whole list spares grouping its impressions by their clients.
     first
-        What is known of the whole log.
-    min_clients
-        How many people are enough; 0: tell nobody apart.
+        What is known of the whole log. Its excluded clients are not among the impressions.
     by_client
         False: each impression is the vote of a client of its own.
     """
@@ -115,38 +107,20 @@ def create_cells(
         seen = f"CASE WHEN rank <= coalesce(last, rank) THEN {look} ELSE 0 END"
         last = f"SELECT list, max(rank) AS last FROM {impressions} WHERE clicked GROUP BY list"
         joined = f"LEFT JOIN ({last}) USING (list)"
-    if first.excluded:
-        database.register("excluded", pa.table({"client": pa.array(first.excluded, pa.uint64())}))
-        joined += " ANTI JOIN excluded USING (client)"
-    votes = f"SELECT {KEYS}, client, looks, choices, chose FROM weighed WHERE looks > 0"
+    votes = f"SELECT {KEYS}, looks, choices FROM weighed WHERE looks > 0"
     if by_client:
         votes += f"""
             AND alone UNION ALL
-            SELECT {KEYS}, client, CAST(sum(looks) AS BIGINT) // count(*), CAST(sum(choices) AS BIGINT) // count(*),
-                bool_or(chose)
+            SELECT {KEYS}, CAST(sum(looks) AS BIGINT) // count(*), CAST(sum(choices) AS BIGINT) // count(*)
             FROM weighed WHERE NOT alone GROUP BY {KEYS}, client HAVING sum(looks) > 0"""
-    people = (
-        f"min(client, {min_clients}) AS people, coalesce(min(client, {min_clients}) FILTER (chose), []) AS choosers"
-        if min_clients
-        else "CAST([] AS UBIGINT[]) AS people, CAST([] AS UBIGINT[]) AS choosers"
-    )
     database.execute(f"""
-        CREATE OR REPLACE TABLE cells AS
+        CREATE OR REPLACE TEMP TABLE cells AS
         WITH weighed AS (
-            SELECT {KEYS}, client, alone, {seen} AS looks, CASE WHEN {look} > 0 THEN {choice} ELSE 0 END AS choices,
-                clicked AND {look} > 0 AS chose
+            SELECT {KEYS}, client, alone, {seen} AS looks, CASE WHEN {look} > 0 THEN {choice} ELSE 0 END AS choices
             FROM (SELECT * REPLACE (CAST(round(value * {UNIT}) AS BIGINT) AS value) FROM {impressions}) {joined}),
         votes AS ({votes})
-        SELECT {KEYS}, CAST(sum(looks) AS BIGINT) AS looks, CAST(sum(choices) AS BIGINT) AS choices, {people}
+        SELECT {KEYS}, CAST(sum(looks) AS BIGINT) AS looks, CAST(sum(choices) AS BIGINT) AS choices
         FROM votes GROUP BY {KEYS}""")
-
-
-def queries_of_few(cells: str, min_clients: int) -> str:
-    """Return the SQL of the queries that fewer clients asked, from cells with people."""
-    return f"""
-        SELECT query FROM (SELECT query, unnest(people) AS client FROM {cells} WHERE query NOT IN (
-            SELECT query FROM {cells} WHERE len(people) >= {min_clients}))
-        GROUP BY query HAVING count(DISTINCT client) < {min_clients}"""
 
 
 def _by_rank(values: tuple[int, ...]) -> str:
