@@ -643,6 +643,16 @@ def test_events_are_stored_while_others_are_counted(tmp_path: Path):
         log.close()
 
 
+def test_clients_that_number_their_events_alike_all_count(log: EventLog):
+    shown = lists(*(f"person {number}" for number in range(10)))
+    clicked = [Click("1", each.query_id, "b") for each in shown]
+    for _ in range(2):  # sent again
+        log.record(shown, clicked)
+        log.step(CURVES)
+    assert len(rows_of(log, "clicks")) == 10
+    assert counted(log) == [(5.0, 10.0)]
+
+
 STOPPED = """
 import os, signal, sys
 from kinrank.serve._database import next_revision, open_database
