@@ -260,7 +260,7 @@ def _count_log(
         counted = count_partitions(log, cells, known[0], one, executor=executor, progress=advance)
     with console.progress("writing evidence"):
         written = write_counted(log, cells, folder, *known, options, on_wait=console.info)
-    console.info(f"{counted.changed:,} of {counted.partitions:,} partitions counted, by first pass {known[0].version}")
+    console.info(f"{counted.changed:,} of {counted.partitions:,} partitions counted")
     _tell(written, folder)
 
 

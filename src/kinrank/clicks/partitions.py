@@ -54,7 +54,7 @@ def fit_first_pass(log: ClickLog, examination: Examination) -> FirstPass:
 
 def save_first_pass(cells: PathLike, first: FirstPass, examination: Examination) -> None:
     """Store the first pass next to the cells that are counted by it."""
-    stored = {"first_pass": first.to_json(), "examination": examination_to_json(examination)}
+    stored = {"version": first.version, "first_pass": first.to_json(), "examination": examination_to_json(examination)}
     with _replacing(Path(cells) / _STORED) as file:
         file.write_text(json.dumps(stored))
 
