@@ -99,6 +99,11 @@ DRILLS = {
             )
         ),
     ),
+    "stopped-replica": Drill(
+        "A replica is stopped in the middle of a transaction that holds a lock",
+        "The server ends its session after 5 s, and the others count; it cannot commit when it goes on",
+        ("test_events.py::test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others",),
+    ),
     "wrong-clock": Drill(
         "The clock of a replica is days behind or ahead",
         "It deletes and misdates nothing",

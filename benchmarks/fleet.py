@@ -378,7 +378,7 @@ class Fleet:
         wait_for(
             lambda: not rows_of(events, f"{one} kinrank_pending UNION ALL {one} kinrank_news LIMIT 1"), WAIT_SECONDS
         )
-        clicks = {int(name.split()[1]) for (name,) in rows_of(events, "SELECT event FROM kinrank_clicks")}
+        clicks = {int(name.split()[1]) for (name,) in rows_of(events, "SELECT list FROM kinrank_clicks")}
         [[n_lists, n_old]] = rows_of(
             events, f"SELECT COUNT(*), COUNT(*) FILTER (WHERE documents = '[\"{OLD}\"]') FROM kinrank_lists"
         )

@@ -154,6 +154,40 @@ def test_evidence_is_added_night_by_night(kinrank, log: Path):
     assert "night.parquet: the evidence has this log already" in done.stderr
 
 
+def test_the_folder_of_a_log_is_counted_by_day(kinrank, log: Path):
+    for row in pq.read_table(log).group_by(["query", "session", "time"]).aggregate([("document", "list")]).to_pylist():
+        folder = Path("log") / "impressions" / f"day={row['time'].date()}"
+        folder.mkdir(parents=True, exist_ok=True)
+        lists = {
+            "list": [f"{row['query']}/{row['session']}"],
+            "query": [row["query"]],
+            "documents": [row["document_list"]],
+        }
+        pq.write_table(pa.table(lists), folder / f"{row['query']}-{row['session']}.parquet")
+    done = kinrank("clicks", "log", "--evidence", "evidence", "--model", "none")
+    assert done.exit_code == 0, done.stderr
+    assert "impressions  read" in done.stdout
+    days = len(list(Path("log/impressions").iterdir()))
+    assert f"{days} of {days} partitions counted" in done.stderr
+    assert "100 queries, 2026-09-21 to 2026-10-19" in done.stderr
+    looks = Evidence.open("evidence").get_state()["looks"].sum()
+    again = kinrank("clicks", "log", "--evidence", "evidence", "--workers", "1")
+    assert again.exit_code == 0, again.stderr
+    assert f"0 of {days} partitions counted" in again.stderr
+    assert Evidence.open("evidence").get_state()["looks"].sum() == looks
+    anew = kinrank("clicks", "log", "--evidence", "evidence", "--model", "none", "--refit", "--set", "max_rank=2")
+    assert f"{days} of {days} partitions counted" in anew.stderr
+    assert Evidence.open("evidence").get_state()["looks"].sum() < looks
+    refused = kinrank("clicks", "log", "--evidence", "evidence", "--out", "judgments.csv")
+    assert refused.exit_code == 2
+    assert "the folder of a log is counted for --evidence alone" in refused.stderr
+    refused = kinrank("clicks", "log.parquet", "--evidence", "other", "--refit")
+    assert refused.exit_code == 2
+    assert "--refit is for the folder of a log and --evidence" in refused.stderr
+    judged = kinrank("clicks", "log", "--out", "judgments.csv", "--model", "none")
+    assert judged.exit_code == 0, judged.stderr
+
+
 def test_human_judgments_become_evidence(kinrank, log: Path):
     Path("people.csv").write_text("qid,query,doc_id,y\n1,alien,d7,2\n1,alien,d9,0\n")
     options = ("--evidence", "evidence", "--human", "people.csv", "--human-looks", "50")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import ray
@@ -23,6 +24,9 @@ from sklearn.base import clone
 from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
 from kinrank.clicks import choices
 from kinrank.clicks.choices import add_logs
+from kinrank.clicks.counting import UNIT, FirstPass
+from kinrank.clicks.log import partitions
+from kinrank.clicks.partitions import count_partitions
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import FileFormatError, JobError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
@@ -181,6 +185,31 @@ def test_killed_workers_do_not_change_evidence(
     assert len(list((tmp_path / "deaths_folder").iterdir())) == 3
     for name, values in expected.get_state().items():
         np.testing.assert_array_equal(added.get_state()[name], values)
+
+
+def test_killed_workers_do_not_change_cells(cluster: Cluster, tmp_path: Path) -> None:
+    log, first = tmp_path / "log", FirstPass(slope=(UNIT, UNIT // 3), offset=(0, UNIT // 7))
+    for bucket in range(4):
+        folder = log / "impressions" / "day=2026-10-01" / f"bucket={bucket}"
+        folder.mkdir(parents=True)
+        rows = [
+            {
+                "list": f"{bucket}-{number}",
+                "query": f"query {bucket}",
+                "client": f"{number % 7}",
+                "documents": ["a", "b"],
+            }
+            for number in range(50)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), folder / "lists.parquet")
+    count_partitions(log, tmp_path / "expected", first)
+    deadly = DeadlyCluster(cluster.address, tmp_path / "deaths_folder", 3)
+    count_partitions(log, tmp_path / "cells", first, executor=deadly)
+    assert len(list((tmp_path / "deaths_folder").iterdir())) == 3
+    for partition in partitions(log):
+        found, expected = (pq.read_table(tmp_path / name / partition.name) for name in ("cells", "expected"))
+        assert found.num_rows == 2
+        assert found.equals(expected)
 
 
 def test_task_that_always_kills_its_worker_raises_and_keeps_the_rest(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,7 +43,7 @@ from kinrank.serve._http.metrics import Metrics
 from kinrank.serve._keys import KeyRing, Role, add_key
 from kinrank.serve._ranking import PLACES, WINDOW, explored_order
 from kinrank.serve._served_model import QueryEncoder, ServedModel, warm_up
-from tests.processes import wait_until
+from tests.processes import PATIENCE, wait_until
 from tests.serve.asgi import Client
 from tests.serve.databases import DATABASES, sqlite_address
 from tests.serve.observers import RecordingObserver
@@ -642,6 +644,52 @@ def test_events_are_stored_while_others_are_counted(tmp_path: Path):
             log.record(lists("bob"), [click(each) for each in lists("ann", "bob")])
         log.step(CURVES)
         assert len(rows_of(log, "votes")) == 2
+        log.close()
+
+
+def test_clients_that_number_their_events_alike_all_count(log: EventLog):
+    shown = lists(*(f"person {number}" for number in range(10)))
+    clicked = [Click("1", each.query_id, "b") for each in shown]
+    for _ in range(2):  # sent again
+        log.record(shown, clicked)
+        log.step(CURVES)
+    assert len(rows_of(log, "clicks")) == 10
+    assert counted(log) == [(5.0, 10.0)]
+
+
+STOPPED = """
+import os, signal, sys
+from kinrank.serve._database import next_revision, open_database
+with open_database(sys.argv[1]).writing() as execute:
+    next_revision(execute, "/evidence")
+    print("locked", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.engine
+def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(tmp_path: Path):
+    with DATABASES["postgresql"].empty(tmp_path) as address:
+        log = EventLog(address, now=lambda: 20_000 * 86_400.0)
+        log.record(lists("ann", "bob", "cid"), [click(each) for each in lists("ann", "bob", "cid")])
+        command = [sys.executable, "-c", STOPPED, address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as stopped:
+            try:
+                assert stopped.stdout is not None
+                assert stopped.stdout.readline() == "locked\n"
+
+                def counts() -> bool:
+                    with suppress(NotStoredError, StoreUnavailableError):
+                        log.step(CURVES)
+                    return counted(log) == [(1.5, 3.0)]
+
+                wait_until(counts)
+                stopped.send_signal(signal.SIGCONT)
+                assert stopped.wait(PATIENCE) == 1  # it could not commit
+                assert "NotStoredError" in stopped.communicate()[1]
+                assert counted(log) == [(1.5, 3.0)]
+            finally:
+                stopped.kill()
         log.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import date, timedelta
 from math import isfinite
 from pathlib import Path
@@ -29,8 +30,8 @@ def clicks(
         list[str],
         typer.Argument(
             metavar="LOG",
-            help="UBI queries and events, or a table (.ndjson, .parquet, .csv), or the address of an "
-            "engine with UBI indexes, ENGINE+http://HOST:PORT.",
+            help="UBI queries and events, or a table (.ndjson, .parquet, .csv), or the folder of a log by day, or the "
+            "address of an engine with UBI indexes, ENGINE+http://HOST:PORT.",
         ),
     ],
     out: Annotated[
@@ -83,15 +84,22 @@ def clicks(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Processes for --evidence; each LOG, a file or a folder of files, is a day of its own."
+            min=1,
+            help="Processes for --evidence; each LOG, a file or a folder of files, is a day of its own, but for the "
+            "folder of a log by day.",
         ),
     ] = None,
     ray: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Ray cluster in place of --workers: an address, auto or local."),
     ] = None,
+    refit: Annotated[
+        bool,
+        typer.Option("--refit", help="Estimate the examination of ranks and find bots again, for the folder of a log."),
+    ] = False,
 ) -> None:
     """Make judgments from a click log, or compare two arms of an A/B test."""
+    from kinrank.clicks.log import is_log
     from kinrank.clicks.read import LogOptions, open_clicks
 
     if arms is not None:
@@ -113,6 +121,15 @@ def clicks(
         raise ParameterError("nothing to write: pass --out FILE for judgments, --evidence DIR for evidence, or both")
     if human_looks and (human is None or evidence is None):
         raise ParameterError("--human-looks needs --human FILE and --evidence DIR")
+    if evidence is not None and len(log) == 1 and is_log(log[0]):
+        if out or quality or human:
+            raise ParameterError(
+                "the folder of a log is counted for --evidence alone: run again with --out or --quality"
+            )
+        _count_log(log[0], evidence, model, options, ray, workers, refit=refit)
+        return
+    if refit:
+        raise ParameterError("--refit is for the folder of a log and --evidence: pass one, with impressions/day=...")
     if workers is not None or ray is not None:
         if evidence is None or out or quality or human:
             raise ParameterError("--workers and --ray are for --evidence alone: leave out --out, --quality and --human")
@@ -138,10 +155,7 @@ def clicks(
             attractiveness = estimate_attractiveness(counts, examination)
             said = len(counts.funnel.notes)
             table = None if out is None else judgment_table(counts, attractiveness, thresholds)
-        console.print_result(_examination_table(examination))
-        console.info(examination.verdict)
-        for warning in examination.warnings:
-            console.warn(warning)
+        _tell_examination(examination)
         for note in counts.funnel.notes[said:]:
             console.info(note)
         if out is not None and table is not None:
@@ -209,6 +223,53 @@ def _add_logs(
         added = add_logs(files, folder, model, options, executor=executor, progress=count, on_wait=console.info)
     _tell_funnel(whole)
     _tell(added, folder)
+
+
+def _count_log(
+    log: str, folder: str, model: str, options: LogOptions, ray: str | None, workers: int | None, *, refit: bool
+) -> None:
+    """Count what changed in the folder of a log, and write all of it as evidence."""
+    from kinrank.cli.inputs import chosen_executor
+    from kinrank.clicks.choices import examination_for
+    from kinrank.clicks.partitions import (
+        count_partitions,
+        fit_first_pass,
+        save_first_pass,
+        stored_first_pass,
+        write_counted,
+    )
+    from kinrank.clicks.read import open_clicks
+
+    cells = f"{folder.rstrip('/')}.cells"
+    known = None if refit else stored_first_pass(cells)
+    if known is None:
+        with ExitStack() as stack:
+            with console.progress("reading"):
+                opened = stack.enter_context(open_clicks([log], options))
+                counts = opened.counts(cascade=model == "cascade")
+            _tell_funnel(counts.funnel)
+            for note in counts.funnel.notes:
+                console.info(note)
+            with console.progress("estimating"):
+                examination = examination_for(counts, model, None)
+            _tell_examination(examination)
+            known = fit_first_pass(opened, examination), examination
+        save_first_pass(cells, *known)
+    with chosen_executor(ray, workers) as executor, console.progress("counting") as advance:
+        one = replace(options, threads=options.threads or 1)
+        counted = count_partitions(log, cells, known[0], one, executor=executor, progress=advance)
+    with console.progress("writing evidence"):
+        written = write_counted(log, cells, folder, *known, options, on_wait=console.info)
+    console.info(f"{counted.changed:,} of {counted.partitions:,} partitions counted")
+    _tell(written, folder)
+
+
+def _tell_examination(examination: Examination) -> None:
+    """Say how ranks are examined."""
+    console.print_result(_examination_table(examination))
+    console.info(examination.verdict)
+    for warning in examination.warnings:
+        console.warn(warning)
 
 
 def _tell_funnel(funnel: Funnel) -> None:

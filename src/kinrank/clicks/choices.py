@@ -6,26 +6,24 @@ import hashlib
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kinrank.arrays import Float64
 from kinrank.clicks._counts import ClickCounts, Funnel
+from kinrank.clicks.counting import KEYS, UNIT, FirstPass, create_cells, create_functions
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.read import ClickLog, LogOptions, check_files, open_clicks, scalar
 from kinrank.data.files import PathLike
-from kinrank.data.hashes import NO_TEXTS, IdHashes, TextTable, hash_arrow, query_keys
+from kinrank.data.hashes import NO_TEXTS, TextTable, hash_arrow
 from kinrank.errors import DataError
 from kinrank.folder import OnWait, locked
-from kinrank.memory.evidence import NO_DAY, Evidence, latest_day, write_sorted_cells
+from kinrank.memory.evidence import CELLS, NO_DAY, Evidence, latest_day, write_sorted_cells
 from kinrank.parallel import Executor, Serial, map_ordered
 
 if TYPE_CHECKING:
@@ -89,14 +87,13 @@ def write_evidence(
     target = Path(path)
     with locked(target, on_wait):
         before, prints = evidence_before_logs(target, files)
-        meta = {"logs": prints, "examination": _as_json(examination)}
-        ids = _ChosenIds()
-        cells = _cells(log, examination, ids)
+        meta = {"logs": prints, "examination": examination_to_json(examination)}
+        cells, ids = _cells(log, FirstPass.of(examination))
         if before is None:
-            write_sorted_cells(target, cells, meta, ids.table)
+            write_sorted_cells(target, cells, meta, lambda: ids)
         else:
             with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.resolve().parent) as staging:
-                added = write_sorted_cells(Path(staging) / "added", cells, meta, ids.table)
+                added = write_sorted_cells(Path(staging) / "added", cells, meta, lambda: ids)
                 before.save_merged(added, target)
         if judged is not None:
             Evidence.open(target).with_judgments(judged).save(target)
@@ -112,6 +109,11 @@ def stored_examination(path: PathLike) -> Examination | None:
     stored = None if known is None else known.meta.get("examination")
     if stored is None:
         return None
+    return examination_of(stored)
+
+
+def examination_of(stored: Mapping[str, Any]) -> Examination:
+    """Return the examination of ranks that `examination_to_json` stored."""
     slope, offset = np.array(stored["slope"]), np.array(stored["offset"])
     verdict = "Examination of ranks as in the log that was added before."
     fits = stored.get("fits", True)
@@ -129,121 +131,48 @@ def examination_for(counts: ClickCounts, model: str, path: PathLike | None) -> E
         return stored
 
 
-class _ChosenIds:
-    """Collects the ids of documents that were chosen, batch by batch."""
+def _cells(log: ClickLog, first: FirstPass) -> tuple[Iterator[list[NDArray[Any]]], TextTable]:
+    """Return the cells of a log in the order of a folder, and the ids of documents that were clicked.
 
-    def __init__(self) -> None:
-        self._parts: list[TextTable] = []
-
-    def add(self, documents: pa.Array, choices: pa.Array) -> None:
-        chosen = documents.filter(pc.greater(choices, 0)).unique()
-        hashes = hash_arrow(chosen)[0]
-        self._parts.append(TextTable.of_hashes(hashes, chosen.to_pylist()))
-
-    def table(self) -> TextTable:
-        return reduce(TextTable.joined, self._parts, NO_TEXTS)
-
-
-def _cells(log: ClickLog, examination: Examination, ids: _ChosenIds) -> Iterator[list[NDArray[Any]]]:
-    """Yield the cells of a log in the order of a folder: DuckDB counts and sorts, also beyond memory."""
-    database = log.database
-    hashed = _hashed_cells(log, examination, ids)
-    if "client" in hashed.schema.names:
-        database.execute("""
-            CREATE TABLE votes AS
-            SELECT query, document, day, client, sum(looks) / sum(n) AS looks, sum(choices) / sum(n) AS choices
-            FROM hashed GROUP BY query, document, day, client HAVING sum(hashed.looks) > 0""")
-        cells = database.sql(f"{_sum_of_crowds(log)} ORDER BY 1, 2, 3")
-    else:
-        cells = database.sql("""
-            SELECT query, document, day, CAST(sum(looks) AS FLOAT), CAST(sum(choices) AS FLOAT)
-            FROM hashed GROUP BY query, document, day HAVING sum(hashed.looks) > 0 ORDER BY 1, 2, 3""")
-    for batch in cells.to_arrow_reader(_BATCH):
-        yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-
-
-def _hashed_cells(log: ClickLog, examination: Examination, ids: _ChosenIds) -> pa.RecordBatchReader:
-    """Return looks and choices by query, document and day, in any order; queries and documents are hashes.
-
-    Different spellings of a query are different rows, which only their sum makes one: nothing may be left out here
-    because nobody looked. Days to come are left out. If the log names its clients, they are counted apart, with the
-    number n of their impressions.
+    DuckDB counts and sorts, also beyond memory. Days to come are left out. If the log names its clients, so are queries
+    of too few of them.
     """
-    looks, choices = _by_impression(examination)
-    clients = scalar(log.database, "SELECT count(*) FROM (SELECT 1 FROM impressions WHERE client IS NOT NULL LIMIT 1)")
-    by_client = "hash(coalesce(client, list)) AS client, count(*) AS n," if clients else ""
-    batches = (
-        log.database.cursor()
-        .sql(f"""
-        SELECT query, document, CAST(coalesce(time // {_DAY}, {NO_DAY}) AS INTEGER) AS day, {by_client}
-            CAST(sum({looks}) AS FLOAT) AS looks, CAST(sum({choices}) AS FLOAT) AS choices
-        FROM {_impressions(log.database, examination)}
-        WHERE reason IS NULL AND trim(query) <> '' AND coalesce(time, 0) < {_DAY * (latest_day() + 1)} GROUP BY ALL""")
-        .to_arrow_reader(_BATCH)
+    database, fewest = log.database, log.options.min_clients
+    create_functions(database)
+    clients = bool(
+        scalar(database, "SELECT count(*) FROM (SELECT 1 FROM impressions WHERE client IS NOT NULL LIMIT 1)")
     )
-    types = [pa.uint64(), pa.uint64(), *batches.schema.types[2:]]
-    schema = pa.schema(list(zip(batches.schema.names, types, strict=True)))
+    database.execute(f"""
+        CREATE OR REPLACE TEMP TABLE counted AS
+        SELECT text_hash(list) AS list, query_hash(query) AS query, text_hash(document) AS document,
+            CAST(coalesce(time // {_DAY}, {NO_DAY}) AS INTEGER) AS day, rank, clicked, reward AS value,
+            {"text_hash(coalesce(client, list))" if clients else "0"} AS client, false AS alone
+        FROM impressions
+        WHERE reason IS NULL AND trim(query) <> '' AND coalesce(time, 0) < {_DAY * (latest_day() + 1)}""")
+    create_cells(database, "counted", first, by_client=clients)
+    if clients:
+        asked = f"SELECT query FROM counted GROUP BY query HAVING count(DISTINCT client) < {fewest}"
+        database.execute(f"CREATE OR REPLACE TEMP TABLE few AS {asked}")
+        left_out = scalar(database, "SELECT count(*) FROM few")
+        if left_out:
+            log.funnel.notes.append(f"{left_out:,} queries of fewer than {fewest} clients are no evidence")
+        database.execute("DELETE FROM cells WHERE query IN (FROM few)")
+    clicked = database.sql("SELECT DISTINCT document FROM impressions WHERE clicked AND reason IS NULL")
+    ids = clicked.to_arrow_table()["document"].combine_chunks()
+    return sorted_cells(database, "cells"), TextTable.of_hashes(hash_arrow(ids)[0], ids.to_pylist())
 
-    def hashed() -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            ids.add(batch[1], batch["choices"])
-            columns = [_query_hashes(batch[0]), hash_arrow(batch[1])[0], *batch.columns[2:]]
-            yield pa.record_batch(columns, schema)
 
-    return pa.RecordBatchReader.from_batches(schema, hashed())
+def sorted_cells(database: DuckDBPyConnection, cells: str, few: str = "false") -> Iterator[list[NDArray[Any]]]:
+    """Yield cells in the order of a folder of evidence, in batches; equal ones add up before they are rounded.
 
-
-def _sum_of_crowds(log: ClickLog) -> str:
-    """Return the SQL of the sum over clients, without queries of too few clients.
-
-    Each client has one impression of a document a day: the mean of its impressions.
+    `few` is the SQL of whether too few clients chose the document.
     """
-    fewest = log.options.min_clients
-    few = f"SELECT query FROM votes GROUP BY query HAVING count(DISTINCT client) < {fewest}"
-    left_out = scalar(log.database, f"SELECT count(*) FROM ({few})")
-    if left_out:
-        log.funnel.notes.append(f"{left_out:,} queries of fewer than {fewest} clients are no evidence")
-    return f"""
-        SELECT query, document, day, CAST(sum(looks) AS FLOAT) AS looks, CAST(sum(choices) AS FLOAT) AS choices
-        FROM votes WHERE query NOT IN ({few}) GROUP BY ALL"""
-
-
-def _query_hashes(texts: pa.Array) -> IdHashes:
-    """Return the hashes of query texts, normalized; most are so already."""
-    hashes, normal = hash_arrow(texts)
-    others = np.flatnonzero(~normal)
-    if len(others):
-        encoded = texts.take(pa.array(others)).dictionary_encode()
-        keys = query_keys(np.array(encoded.dictionary.to_pylist(), dtype=np.str_))
-        hashes[others] = keys[encoded.indices.to_numpy()]
-    return hashes
-
-
-def _impressions(database: DuckDBPyConnection, examination: Examination) -> str:
-    if examination.model != "cascade":
-        return "impressions"
-    database.execute("""
-        CREATE TABLE IF NOT EXISTS last_clicks AS SELECT list, max(rank) AS last FROM impressions
-        WHERE clicked AND reason IS NULL GROUP BY list""")
-    return "impressions LEFT JOIN last_clicks USING (list)"
-
-
-def _by_impression(examination: Examination) -> tuple[str, str]:
-    """Return the SQL of the looks and choices of an impression."""
-    ranks = np.arange(int(examination.ranks[-1]) + 1)
-    slope, offset = examination.at(ranks)
-    looks = _by_rank(slope)
-    if examination.model == "cascade":
-        looks = f"CASE WHEN rank <= coalesce(last, rank) THEN {looks} ELSE 0e0 END"
-    return looks, f"CASE WHEN {_by_rank(slope)} > 0 THEN reward - ({_by_rank(offset)}) ELSE 0e0 END"
-
-
-def _by_rank(values: Float64) -> str:
-    if not values[1:].any():
-        return "0e0"
-    # With an exponent they are numbers of floating point; others are decimals, which are slow.
-    cases = " ".join(f"WHEN {rank} THEN {value:.17e}" for rank, value in enumerate(values.tolist()) if rank)
-    return f"CASE rank {cases} ELSE 0e0 END"
+    batches = database.sql(f"""
+        SELECT {KEYS}, CAST(sum(looks) AS BIGINT), CAST(sum(choices) AS BIGINT), {few} FROM {cells}
+        GROUP BY {KEYS} ORDER BY {KEYS}""").to_arrow_reader(_BATCH)
+    for batch in batches:
+        *keys, looks, choices, doubted = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+        yield [*keys, looks / UNIT, choices / UNIT, doubted]
 
 
 def evidence_before_logs(path: PathLike, files: Sequence[PathLike]) -> tuple[Evidence | None, list[str]]:
@@ -252,6 +181,8 @@ def evidence_before_logs(path: PathLike, files: Sequence[PathLike]) -> tuple[Evi
     Raise if the path is no folder of evidence, or if a file is missing, in it already, or given twice.
     """
     before = _opened(Path(path))
+    if before is not None and "first_pass" in before.meta:
+        raise DataError(f"{path} is counted from the folder of a log: add files to that, or choose another folder")
     known = set() if before is None else set(before.meta.get("logs", []))
     seen: dict[str, Path] = {}
     for file in check_files(files):
@@ -278,7 +209,8 @@ def _fingerprint(file: Path) -> str:
     return hashlib.sha256(b"".join([str(size).encode(), *parts])).hexdigest()
 
 
-def _as_json(examination: Examination) -> dict[str, Any]:
+def examination_to_json(examination: Examination) -> dict[str, Any]:
+    """Return what is stored of an examination of ranks."""
     return {
         "model": examination.model,
         "fits": examination.fits,
@@ -397,7 +329,7 @@ def _between(evidence: Evidence, low: int, high: int, ids: TextTable = NO_TEXTS)
     first = np.searchsorted(query, np.uint64(low))
     last = len(query) if high == _HASHES else np.searchsorted(query, np.uint64(high))
     start, stop = offsets[first], offsets[last]
-    cells = {name: arrays[name][start:stop] for name in ("document", "day", "looks", "choices")}
+    cells = {name: arrays[name][start:stop] for name in CELLS}
     described = evidence.meta | {"days": evidence.days}
     bounds = {"query": query[first:last], "offsets": offsets[first : last + 1] - start}
     return Evidence(bounds | cells, described, ids)
@@ -407,4 +339,4 @@ def _cells_of(folder: str) -> list[NDArray[Any]]:
     """Return the arrays of a share, one value for each cell."""
     arrays = Evidence.open(folder).get_state()
     query = np.repeat(arrays["query"], np.diff(arrays["offsets"]))
-    return [query, *(arrays[name] for name in ("document", "day", "looks", "choices"))]
+    return [query, *(arrays[name] for name in CELLS)]

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kinrank.clicks._counts import ClickCounts, Funnel, collect_cells
+from kinrank.clicks.log import is_log, rows_of_log
 from kinrank.data.files import PathLike, redact_passwords
 from kinrank.data.ubi import FIRST_TIME, LAST_TIME, LIST_ATTRIBUTES, PAGE_SIZE, SAME_LIST, UNITS
 from kinrank.errors import DataError, FileFormatError, ParameterError
@@ -674,9 +675,9 @@ class ClickLog:
 
 
 def check_files(files: Sequence[PathLike]) -> list[Path]:
-    """Return the paths of the files of a log. Raise if one is missing."""
+    """Return the paths of the files of a log, or the folder of one. Raise if one is missing."""
     for file in files:
-        if not Path(file).is_file():
+        if not (Path(file).is_file() or (len(files) == 1 and is_log(file))):
             raise DataError(f"{redact_passwords(str(file))}: no such file: pass the files of a click log")
     return [Path(file) for file in files]
 
@@ -702,6 +703,9 @@ def open_clicks(files: Sequence[PathLike], options: LogOptions | None = None) ->
 
 
 def _create_impressions(database: DuckDBPyConnection, paths: list[Path], options: LogOptions, funnel: Funnel) -> None:
+    if is_log(paths[0]):
+        clean_rows(database, rows_of_log(paths[0]), options, funnel)
+        return
     if log_format(database, paths, options) == "table":
         clean_rows(database, table_rows(database, paths, options, funnel), options, funnel)
         return

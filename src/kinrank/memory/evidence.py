@@ -495,9 +495,9 @@ def write_sorted_cells(
     path
         The folder. An existing folder of evidence is replaced; anything else raises.
     batches
-        The arrays query (hashes), document (hashes), day, looks and choices of each batch, sorted by the first three
-        over all batches. Equal cells must be adjacent in one batch or at the borders of two; they add up. None is of
-        too few clients.
+        The arrays query (hashes), document (hashes), day, looks, choices and, if there are any, which are of too few
+        clients, of each batch, sorted by the first three over all batches. Equal cells must be adjacent in one batch or
+        at the borders of two; they add up.
     meta
         What to say about the source.
     ids
@@ -515,7 +515,7 @@ def write_sorted_cells(
                 previous = query[-1]
                 files["query"].append(query[new])
                 files["offsets"].append(new + files["day"].length)
-                for name, values in zip(CELLS, (*cells, np.zeros(len(query))), strict=True):
+                for name, values in zip(CELLS, cells, strict=True):
                     files[name].append(values.astype(TYPES[name]))
                 days = joined_days(days, first_and_last(cells[1]))
             files["offsets"].append(np.array([files["day"].length]))
@@ -529,15 +529,16 @@ def _summed(batches: Iterable[Sequence[NDArray[Any]]]) -> Iterator[list[NDArray[
     for batch in batches:
         if not len(batch[0]):
             continue
-        joined = list(batch)
+        joined = [*batch, np.zeros(len(batch[0]), dtype=np.bool_)][: 1 + len(CELLS)]
         if waiting is not None and all(a[0] == b[0] for a, b in zip(waiting[:3], batch[:3], strict=True)):
-            joined = [np.r_[a, b] for a, b in zip(waiting, batch, strict=True)]
+            joined = [np.r_[a, b] for a, b in zip(waiting, joined, strict=True)]
         elif waiting is not None:
             yield waiting
         same = np.all([part[1:] == part[:-1] for part in joined[:3]], axis=0)
         if same.any():
             starts = np.flatnonzero(np.r_[True, ~same])
-            joined = [part[starts] for part in joined[:3]] + [np.add.reduceat(part, starts) for part in joined[3:]]
+            sums = [np.add.reduceat(part, starts) for part in joined[3:5]]
+            joined = [*(part[starts] for part in joined[:3]), *sums, np.logical_and.reduceat(joined[5], starts)]
         waiting = [part[-1:] for part in joined]
         if len(joined[0]) > 1:
             yield [part[:-1] for part in joined]

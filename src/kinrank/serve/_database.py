@@ -391,7 +391,8 @@ class PostgresDatabase(Database):
 
     The address is as psycopg takes it: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full``. Leave
     out the password and set ``PGPASSWORD`` or ``PGPASSFILE`` to keep it off the command line. Connecting, or one
-    transaction, takes some `seconds` at most.
+    transaction, takes some `seconds` at most. That the server knows, too: it ends the session of a process that was
+    stopped, or whose machine is gone, in the middle of a transaction, so that its locks hold up nobody.
     """
 
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
@@ -438,14 +439,23 @@ class PostgresDatabase(Database):
         # A connection must not be used in a forked process.
         if self._connection is None or self._connection.closed or self._pid != os.getpid():
             wait = max(2, round(self._seconds))
+            limit = max(1, round(1000 * self._seconds))
             connection = self._psycopg.connect(
                 self.address,
                 autocommit=True,
                 connect_timeout=wait,
                 application_name="kinrank",
+                keepalives=1,
+                keepalives_idle=wait,
+                keepalives_interval=1,
+                keepalives_count=wait,
+                tcp_user_timeout=1000 * wait,
                 cursor_factory=self._psycopg.RawCursor,  # parsing the placeholders of many rows takes long
             )
             try:
+                with self._bounded(connection):
+                    for name in ("idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout"):
+                        connection.execute(f"SET {name} = {limit}")
                 self._migrate(connection)
             except BaseException:
                 connection.close()

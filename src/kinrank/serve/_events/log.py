@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -125,6 +126,19 @@ class Click(NamedTuple):
     query_id: str
     document: str
     value: float = 1.0
+
+
+def _event_key(click: Click) -> str:
+    """Return what names a click among those of all clients: an id of an event is one within its list alone.
+
+    Examples
+    --------
+    >>> one, other = Click("1", "list 1", "d7"), Click("1", "list 2", "d7")
+    >>> _event_key(one) == _event_key(other), _event_key(one) == _event_key(Click(*one))
+    (False, True)
+    """
+    text = f"{click.query_id}\0{click.event_id}".encode(errors="surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 class EventLog:
@@ -267,7 +281,8 @@ class EventLog:
             if shown.explored is not None:
                 explored.append((shown.query_id, shown.explored, day))
             texts.setdefault(shown.model, {})[query] = shown.text
-        self.store.add(records, [ClickRecord(*click, today) for click in clicks], explored)
+        clicked = [ClickRecord(_event_key(click), *click[1:], today) for click in clicks]
+        self.store.add(records, clicked, explored)
         with self._lock:
             self._recent.extend({(row.model, row.query): None for row in records})
             self.stored["lists"] += len(records)

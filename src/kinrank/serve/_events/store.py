@@ -43,7 +43,7 @@ class ClickRecord(NamedTuple):
     """A document that someone chose from a list."""
 
     event: str
-    """Identifies the event: the same one again is not counted."""
+    """Identifies the event among those of all clients: the same one again is not stored."""
     list: str
     document: str
     value: float
