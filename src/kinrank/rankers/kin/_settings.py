@@ -32,6 +32,9 @@ class KinSettings(Protocol):
     """The settings of a `KinRanker`."""
 
     base: Any
+    memory: bool
+    keys: Sequence[str] | None
+    time_column: str | None
     n_neighbors: int | Literal["auto"]
     n_cells: int | None
     local: bool | Literal["auto"]
@@ -127,4 +130,4 @@ def tree_settings(settings: KinSettings) -> LambdaMART:
 def tree_sample(settings: KinSettings, n_queries: int) -> TreeSample:
     """Return how to choose the queries that trees learn from, out of about `n_queries`."""
     share = 1.0 if settings.tree_queries is None else settings.tree_queries / max(n_queries, 1)
-    return TreeSample(min(share, 1.0), settings.group_column)
+    return TreeSample(min(share, 1.0), settings.group_column, settings.time_column)
