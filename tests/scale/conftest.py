@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,6 +17,7 @@ from kinrank import CellRanker, KinRanker, QuerySet
 from kinrank.datasets import make_intents
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.scale import train
+from tests.rankers.test_kin_memory import shop
 
 BLOCK_ROWS = 200
 SETTINGS = CellRanker(60, n_cells=12, reference="reference")
@@ -23,6 +25,10 @@ BEFORE = 34  # tasks before the first block is summed: read 33 blocks for the sa
 N_TASKS = 37  # 33 blocks, 3 sums of up to 16 blocks, 1 sum of those
 TREES = LambdaMART(n_trees=5, n_leaves=4, min_rows_in_leaf=5, n_threads=1)
 KIN = KinRanker(60, n_cells=12, tree_queries=200, n_members=2, n_repeats=1, trees=TREES, reference="reference")
+REMEMBERED_ROWS = 600
+REMEMBERING = KinRanker(
+    60, n_cells=12, tree_queries=200, keys=["brand"], n_members=2, n_repeats=1, trees=TREES, describe="summaries"
+)
 N_KIN = N_TASKS + 33 + 2  # a table per block, two tree models
 
 
@@ -56,6 +62,41 @@ def kin_bytes(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     """Return the files of a KinRanker trained without interruption."""
     model = tmp_path_factory.mktemp("kin_bytes") / "model"
     train(judged, model, KIN, block_rows=BLOCK_ROWS)
+    return model_bytes(model)
+
+
+@pytest.fixture(scope="session")
+def known() -> QuerySet:
+    """Return queries for things with texts, documents, brands and vectors of their topics."""
+    queries = shop(480, seed=1)
+    topics = [text.split() for text in queries.query_columns["text"]]
+    rng = np.random.default_rng(0)
+    of_word = {word: rng.normal(size=8) for word in sorted({word for words in topics for word in words})}
+    vectors = np.array([sum(of_word[word] for word in words) for words in topics], dtype=np.float32)
+    return queries.replace(query_columns={**queries.query_columns, "vector": vectors})
+
+
+@pytest.fixture(scope="session")
+def remembered(known: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write 400 queries whose memory pays to a file; row groups split queries anywhere."""
+    folder = tmp_path_factory.mktemp("remembered")
+    pq.write_table(known[:400].to_table(), folder / "judged.parquet", row_group_size=97)
+    return folder
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Split known queries into shards of 110."""
+    monkeypatch.setattr("kinrank.scale._memory.BLOCK", 110)
+
+
+@pytest.fixture(scope="session")
+def remembering_bytes(remembered: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return the files of a KinRanker with memory, trained without interruption."""
+    model = tmp_path_factory.mktemp("remembering_bytes") / "model"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("kinrank.scale._memory.BLOCK", 110)
+        train(remembered, model, REMEMBERING, block_rows=REMEMBERED_ROWS)
     return model_bytes(model)
 
 
