@@ -1,12 +1,14 @@
 """What KinRanker loses by cells and by trees from a sample, and what training on 10^6 queries from disk costs.
 
-Three parts (``--part``):
+Four parts (``--part``):
 
 - ``msrd``: MSRD's test queries, trained on its training and validation queries by ``kinrank train --workers 2``, with
   trees from 1,000 queries to all of them; and by plain `fit`, which keeps every query.
 - ``world``: the same on 100,000 generated queries with 10 documents and 10 features.
 - ``million``: ``kinrank train --workers 2`` with its defaults on 10^6 generated queries with 40 documents and 46
   features, 7.5 GB of Parquet: seconds and peak memory.
+- ``memory``: ``kinrank train --workers 2`` with memory and without on 100,000 generated queries with texts and 20
+  candidates, and `fit` with the same cells and sample for the trees.
 
 Gains are compared with plain `fit` on the same test queries. The generated queries want different weights, by ten
 intents, and have interactions between features that only trees can learn. Takes about an hour on two idle cores.
@@ -16,12 +18,14 @@ intents, and have interactions between features that only trees can learn. Takes
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +38,7 @@ from kinrank.arrays import Float64
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers import Ranker
 
-OPTIONS = {"part": ("all", "msrd", "world", "million"), "size": ("full", "small")}
+OPTIONS = {"part": ("all", "msrd", "world", "million", "memory"), "size": ("full", "small")}
 INTENTS = 10
 QUERIES_PER_FILE = 10_000
 MEASURE = NDCG @ 10
@@ -50,6 +54,7 @@ def run(part: str = "all", size: str = "full") -> dict[str, object]:
         "msrd": lambda: measure_msrd(None if full else 5_000),
         "world": lambda: measure_world(100_000 if full else 20_000),
         "million": lambda: measure_command(1_000_000 if full else 20_000),
+        "memory": lambda: measure_memory(100_000 if full else 20_000),
     }
     return {name: measure() for name, measure in parts.items() if part in (name, "all")}
 
@@ -115,22 +120,44 @@ def measure_command(n_queries: int) -> dict[str, object]:
         return {"queries": n_queries, "data GB": round(size / 1e9, 1), "NDCG@10": round(float(quality), 4)} | found
 
 
+def measure_memory(n_queries: int) -> dict[str, object]:
+    """Compare the command with memory and without, and both with `fit` of the same settings."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        generate(folder / "train", n_queries, 20, 10, part=generate_asked)
+        test = QuerySet.from_table(generate_asked(n_queries // QUERIES_PER_FILE, 5_000, 20, 10))
+        figures: dict[str, object] = {"queries": n_queries}
+        for name, setting in (("without memory", "memory=false"), ("with memory", "memory=true")):
+            cost = command(folder / "train", folder / "model", setting)
+            ranker = load(folder / "model")
+            figures[name] = {"NDCG@10": round(float(_values(name, ranker, test).mean()), 4)} | cost
+        sizes = {name: ranker.settings[name] for name in ("n_cells", "tree_queries")}
+        train = QuerySet.from_table(pq.read_table(folder / "train"))
+        start = time.perf_counter()
+        fitted = _values("fit with memory", KinRanker(**sizes).fit(train), test)
+        seconds = round(time.perf_counter() - start)
+        figures["fit with memory"] = {"NDCG@10": round(float(fitted.mean()), 4), "seconds": seconds}
+        return figures
+
+
 def command(data: Path, model: Path, *settings: str, workers: int = 2) -> dict[str, object]:
-    """Run ``kinrank train`` and return its seconds and peak memory."""
+    """Run ``kinrank train`` and return its seconds, those of its processes, and peak memory."""
     shutil.rmtree(model, ignore_errors=True)
     words = [word for setting in settings for word in ("--set", setting)]
     kinrank = Path(sys.executable).with_name("kinrank")
     line = [str(kinrank), "train", str(data), "--model", str(model), "--workers", str(workers)]
-    start = time.perf_counter()
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen([*line, *words], stderr=subprocess.PIPE, text=True)
     memory = PeakMemory(process.pid)
     _, messages = process.communicate()
     memory.stop()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if process.returncode:
         raise SystemExit(messages)
     log_progress(messages.strip())
     return {
         "seconds": round(time.perf_counter() - start),
+        "CPU seconds": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime),
         "peak GB of all processes": round(memory.together / 1e6, 2),
         "peak GB of one process": round(memory.single / 1e6, 2),
     }
@@ -205,11 +232,18 @@ def _compared(values: Float64, exact: Float64, test: QuerySet) -> dict[str, obje
     }
 
 
-def generate(folder: Path, n_queries: int, n_docs: int, n_features: int, first: int = 0) -> None:
+def generate(
+    folder: Path,
+    n_queries: int,
+    n_docs: int,
+    n_features: int,
+    first: int = 0,
+    part: Callable[[int, int, int, int], pa.Table] | None = None,
+) -> None:
     """Write generated queries as Parquet files of 10,000 queries."""
     folder.mkdir()
     for number in range(first // QUERIES_PER_FILE, (first + n_queries) // QUERIES_PER_FILE):
-        table = generate_part(number, QUERIES_PER_FILE, n_docs, n_features)
+        table = (part or generate_part)(number, QUERIES_PER_FILE, n_docs, n_features)
         file = folder / f"{number:04}.parquet"
         pq.write_table(table, file, row_group_size=200_000, compression="none", use_dictionary=False)
 
@@ -233,3 +267,36 @@ def generate_part(number: int, n_queries: int, n_docs: int, n_features: int) -> 
     qid = np.repeat(np.arange(n_queries) + number * QUERIES_PER_FILE, n_docs)
     names = ["qid", "y", *(f"f{column}" for column in range(1, n_features + 1))]
     return pa.table([pa.array(qid), pa.array(y), *map(pa.array, X)], names=names)
+
+
+THINGS, DOCS_OF_THING, EXTRA_WORDS = 5_000, 8, 40
+
+
+def generate_asked(number: int, n_queries: int, n_docs: int, n_features: int) -> pa.Table:
+    """Return queries for 5,000 things, in other words each time; who asked for a thing chose the same of its documents.
+
+    Six of the candidates are of the thing, and the features tell half of what makes a candidate good.
+    """
+    shared = np.random.default_rng(0)
+    letters = np.array(list("abcdefghiklmnoprstuvw"))
+    words = np.array(["".join(shared.choice(letters, size)) for size in shared.integers(4, 9, 3_000)])
+    name = shared.integers(EXTRA_WORDS, len(words), (THINGS, 2))
+    appeal = shared.standard_normal((THINGS, DOCS_OF_THING)).astype(np.float32)
+    weights = shared.standard_normal(n_features).astype(np.float32) / n_features**0.5
+    rng = np.random.default_rng([2, number])
+    thing = (THINGS * rng.random(n_queries) ** 2).astype(np.int64)
+    spoken = np.char.add(np.char.add(words[name[thing, 0]], " "), words[name[thing, 1]])
+    extra = np.char.add(" ", words[rng.integers(0, EXTRA_WORDS, n_queries)])
+    text = np.char.add(spoken, np.where(rng.random(n_queries) < 0.8, extra, ""))
+    own = np.argsort(rng.random((n_queries, DOCS_OF_THING)), axis=1)[:, :6]
+    others = rng.integers(0, THINGS * DOCS_OF_THING, (n_queries, n_docs - 6))
+    documents = np.hstack([thing[:, None] * DOCS_OF_THING + own, others])
+    X = rng.standard_normal((n_features, n_queries * n_docs), dtype=np.float32)
+    liked = np.hstack([appeal[thing[:, None], own], np.zeros(others.shape, dtype=np.float32)]).ravel()
+    score = np.einsum("fr,f->r", X, weights) + liked + 0.5 * rng.standard_normal(len(liked), dtype=np.float32)
+    y = np.digitize(score, [1.0, 2.0]).astype(np.float32)
+    qid = np.repeat(np.arange(n_queries) + number * QUERIES_PER_FILE, n_docs)
+    doc_id = np.char.add("d", documents.ravel().astype(str))
+    names = ["qid", "y", "text", "doc_id", *(f"f{column}" for column in range(1, n_features + 1))]
+    columns = [qid, y, np.repeat(text, n_docs), doc_id, *X]
+    return pa.table([pa.array(column) for column in columns], names=names)

@@ -79,7 +79,7 @@ INTERNAL = (
     "cell_part|check_features|check_learnable|coefficients|encode_blocks|encoded|explain_models|"
     "fit_alike|from_record|get_state|has_judged|k|learn_from_cells|learns_online|local_|near|"
     "offline_choice|offline_models|open_blocks|plan_|plan_cells|points|predict_local|prepare_to_learn|"
-    "prepared|qid_at|restore_plan|set_cells|set_state|sized_for|storable_params|training_set_|tree_sample|without"
+    "learn_choices|prepared|qid_at|restore_plan|set_cells|set_state|sized_for|storable_params|training_set_|tree_sample|without"
 )
 RANKER_OPTIONS = f"""    options:
       inherited_members: true

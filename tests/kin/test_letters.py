@@ -57,7 +57,7 @@ def test_near_pairs_are_all_pairs_above_the_bound(texts: list[str]):
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letters, "_MOST_TEXTS", 512)
+    monkeypatch.setattr(letters, "BLOCK", 512)
 
 
 def many_texts(n: int) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from kinrank.errors import DataError
 from kinrank.kin.families import families_of
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG, compare_paired
+from kinrank.memory.answers import Answers, Round
 from kinrank.memory.columns import CHOSEN_MEANING, MEANING, N_FOLDS, PARTS, QueryMemory, column_names
 
 
@@ -131,6 +135,38 @@ def test_learning_one_by_one_equals_a_memory_made_of_the_same_queries():
     np.testing.assert_array_equal(fitted.columns(asked), before)
     nothing = one_by_one.without(np.flatnonzero(kept))
     assert not nothing.columns(asked).any()
+
+
+def many(n_queries: int, seed: int) -> QuerySet:
+    """Return queries of few words, many of them with the same text, and of documents that many share."""
+    rng = np.random.default_rng(seed)
+    words = ["toy", "story", "frozen", "heat", "alien", "cast", "trailer", "part"]
+    return judged(
+        [f"{' '.join(rng.choice(words, 3))} {rng.integers(9)}" for _ in range(n_queries)],
+        [[f"d{n}" for n in rng.choice(60, 5, False)] for _ in range(n_queries)],
+        [rng.integers(0, 4, 5).tolist() for _ in range(n_queries)],
+        site=[f"s{n}" for n in rng.integers(0, 9, 5 * n_queries)],
+    )
+
+
+@pytest.mark.parametrize("meaning", [False, True])
+@pytest.mark.parametrize("in_time", [False, True])
+def test_columns_of_a_sample_are_the_same_from_several_blocks(meaning: bool, in_time: bool):
+    queries = with_vectors(many(900, 3), 3)
+    rng = np.random.default_rng(0)
+    order = Round(rng.integers(0, 6, 900), rng.random(900) < 0.3, in_time)
+    memory = QueryMemory.of(queries, ["site"], meaning=meaning)
+    asked = memory.asked(queries[np.flatnonzero(order.asked)])
+    at_once = memory.cross_fitted(order.part, queries, in_time=in_time, wanted=order.asked)
+    bounds = [0, 280, 281, 620, 900]
+    blocks = [memory.take(np.arange(start, stop)).answers(asked, order, start) for start, stop in pairwise(bounds)]
+    stored = [Answers.from_state(block.get_state(), block.sums.targets, order.n_parts) for block in blocks]
+    found = reduce(Answers.joined, stored).columns(asked, order)
+    by_letters = len(column_names(["site"]))
+    assert at_once[:, :by_letters].any(axis=0).all()
+    np.testing.assert_array_equal(found[:, :by_letters], at_once[:, :by_letters])
+    # Products of vectors are added up in another order in a matrix of another shape.
+    np.testing.assert_allclose(found[:, by_letters:], at_once[:, by_letters:], atol=1e-6)
 
 
 def test_state_restores_all(known: QuerySet):

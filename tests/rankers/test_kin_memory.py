@@ -167,9 +167,9 @@ def test_times_of_every_kind_decide_about_memory(queries: QuerySet, first_at_onc
     asked = queries[:120].replace(query_columns={**queries[:120].query_columns, "asked": time})
     ranker = KinRanker(time_column="asked", trees=FEW, settings={"n_repeats": 1}).fit(asked)
     assert (ranker.memory_ is not None) == (first_at_once == 0)
-    parts = np.unique(periods_of(asked, "asked"), return_counts=True)[1]
+    parts = np.unique(periods_of(asked.query_columns["asked"]), return_counts=True)[1]
     assert len(parts) == {0: 20, 118: 2, 119: 1}[first_at_once]
-    assert np.all(np.diff(periods_of(asked, "asked")) >= 0)
+    assert np.all(np.diff(periods_of(asked.query_columns["asked"])) >= 0)
 
 
 def test_settings_are_scikit_learns(ranker: KinRanker, queries: QuerySet):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,6 +17,7 @@ from kinrank import CellRanker, KinRanker, QuerySet
 from kinrank.datasets import make_intents
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.scale import train
+from tests.rankers.test_kin_memory import shop
 
 BLOCK_ROWS = 200
 SETTINGS = CellRanker(60, n_cells=12, reference="reference")
@@ -26,6 +28,14 @@ KIN = KinRanker(
     60,
     trees=TREES,
     settings={"n_cells": 12, "tree_queries": 200, "n_members": 2, "n_repeats": 1, "reference": "reference"},
+)
+REMEMBERED_ROWS = 600
+REMEMBERING = KinRanker(
+    60,
+    keys=["brand"],
+    trees=TREES,
+    describe="summaries",
+    settings={"n_cells": 12, "tree_queries": 200, "n_members": 2, "n_repeats": 1},
 )
 N_KIN = N_TASKS + 33 + 2  # a table per block, two tree models
 
@@ -60,6 +70,41 @@ def kin_bytes(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     """Return the files of a KinRanker trained without interruption."""
     model = tmp_path_factory.mktemp("kin_bytes") / "model"
     train(judged, model, KIN, block_rows=BLOCK_ROWS)
+    return model_bytes(model)
+
+
+@pytest.fixture(scope="session")
+def known() -> QuerySet:
+    """Return queries for things with texts, documents, brands and vectors of their topics."""
+    queries = shop(480, seed=1)
+    topics = [text.split() for text in queries.query_columns["text"]]
+    rng = np.random.default_rng(0)
+    of_word = {word: rng.normal(size=8) for word in sorted({word for words in topics for word in words})}
+    vectors = np.array([sum(of_word[word] for word in words) for words in topics], dtype=np.float32)
+    return queries.replace(query_columns={**queries.query_columns, "vector": vectors})
+
+
+@pytest.fixture(scope="session")
+def remembered(known: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write 400 queries whose memory pays to a file; row groups split queries anywhere."""
+    folder = tmp_path_factory.mktemp("remembered")
+    pq.write_table(known[:400].to_table(), folder / "judged.parquet", row_group_size=97)
+    return folder
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Split known queries into shards of 110."""
+    monkeypatch.setattr("kinrank.scale._memory.BLOCK", 110)
+
+
+@pytest.fixture(scope="session")
+def remembering_bytes(remembered: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return the files of a KinRanker with memory, trained without interruption."""
+    model = tmp_path_factory.mktemp("remembering_bytes") / "model"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("kinrank.scale._memory.BLOCK", 110)
+        train(remembered, model, REMEMBERING, block_rows=REMEMBERED_ROWS)
     return model_bytes(model)
 
 

@@ -36,6 +36,8 @@ from tests.scale.conftest import (
     BLOCK_ROWS,
     KIN,
     N_TASKS,
+    REMEMBERED_ROWS,
+    REMEMBERING,
     SETTINGS,
     damaged,
     interrupt_after_plan,
@@ -125,6 +127,18 @@ def test_nodes_killed_during_sums_and_trees_do_not_change_kin(
     assert model_bytes(tmp_path / "model") == model_bytes(tmp_path / "here")
     for killer in killers:
         killer.clean_up()
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_nodes_killed_while_shards_answer_do_not_change_memory(
+    cluster: Cluster, workers: RayCluster, remembered: Path, remembering_bytes: dict[str, bytes], tmp_path: Path
+) -> None:
+    killer = NodeKiller(cluster, "memory", 1)
+    settings = {"block_rows": REMEMBERED_ROWS, "progress": killer}
+    train(remembered, tmp_path / "model", REMEMBERING, executor=workers, **settings)
+    assert killer.killed
+    assert model_bytes(tmp_path / "model") == remembering_bytes
+    killer.clean_up()
 
 
 @dataclass

@@ -229,6 +229,9 @@ def _train_large(
     console.info(
         f"{model}: ranker {name!r}, {len(cells.counts):,} cells, fitted in {time.perf_counter() - start:.1f} s"
     )
+    memory = trained.memory_ if isinstance(trained, KinRanker) else None
+    if memory is not None and len(memory.memory) < held:
+        console.info(f"{model}: memory holds {len(memory.memory):,} of {held:,} queries, which is the most it keeps")
     for line in trained.remarks():
         console.info(f"{model}: {line}")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kinrank.arrays import State
 from kinrank.data.files import PathLike
@@ -201,10 +202,14 @@ class Sample:
 
     def of(self, part: QuerySet) -> QuerySet:
         """Return the sampled queries of a part of a block."""
-        if self.share == 1.0:
-            return part
-        wanted = max(1, round(self.share * len(part)))
-        return part[np.unique(np.linspace(0, len(part) - 1, wanted).astype(np.int64))]
+        return part if self.share == 1.0 else part[self.chosen(len(part))]
+
+    def chosen(self, n_queries: int) -> NDArray[np.bool_]:
+        """Return which queries of a part of a block are in the sample."""
+        chosen = np.zeros(n_queries, dtype=np.bool_)
+        wanted = n_queries if self.share == 1.0 else max(1, round(self.share * n_queries))
+        chosen[np.linspace(0, n_queries - 1, wanted).astype(np.int64)] = True
+        return chosen
 
 
 class Store(Protocol):

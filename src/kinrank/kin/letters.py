@@ -24,7 +24,9 @@ FAMILY = 0.6
 """Texts with a higher similarity are near-duplicates."""
 _SHORTEST, _LONGEST = 3, 5
 _MOST_BUCKETS, _LEAST_BUCKETS = 2**22, 2**12
-_TAIL, _MOST_TEXTS = 256, 65_536  # texts that are compared one by one, and in one block
+BLOCK = 65_536
+"""The number of texts in a block of an index, from where on there is another one."""
+_TAIL = 256  # texts that are compared one by one
 _TERMS_TOGETHER = 8  # listed terms with the same leading bits
 _MOST_READ = 64  # entries of a block to read for each of its texts; from there on, only the rarer n-grams count
 _HALF = 0.7  # share of the length of a query's vector that common terms have when the first texts are compared
@@ -180,6 +182,25 @@ class QueryIndex(KnownIndex):
         """Return an index of other texts, with terms weighed as in this one."""
         return QueryIndex().of_terms(self.vocabulary_, self.describe(items))
 
+    @classmethod
+    def of_blocks(cls, parts: Sequence[QueryIndex]) -> QueryIndex:
+        """Return one index of the texts of several, with the same terms. Whole blocks are not made again.
+
+        Examples
+        --------
+        >>> index = QueryIndex().fit(["toy story"])
+        >>> both = QueryIndex.of_blocks([index, index.of(["heat"])])
+        >>> both.nearest(both.describe(["heat"]), 1)[0].tolist()
+        [[1]]
+        """
+        vocabulary = parts[0].vocabulary_
+        if any(len(part) % BLOCK for part in parts[:-1]):
+            return cls().of_terms(vocabulary, joined_terms([part.terms_ for part in parts]))
+        whole = cls()
+        whole.vocabulary_, whole._blocks = vocabulary, tuple(block for part in parts for block in part._blocks)
+        whole._tail = parts[-1]._tail
+        return whole
+
     def take(self, places: NDArray[Any]) -> QueryIndex:
         """Return an index of some of the texts, in a given order."""
         return QueryIndex().of_terms(self.vocabulary_, self.terms_.take(places))
@@ -190,7 +211,7 @@ class QueryIndex(KnownIndex):
     @property
     def terms_(self) -> Terms:
         """The terms of each known text."""
-        return _joined([*(block.terms for block in self._blocks), self._tail.table])
+        return joined_terms([*(block.terms for block in self._blocks), self._tail.table])
 
     @property
     def _tail_start(self) -> int:
@@ -210,7 +231,7 @@ class QueryIndex(KnownIndex):
             kept += 1
         left = [block.terms for block in self._blocks[kept:]]
         self._blocks = self._blocks[:kept]
-        self._set(_joined([*left, self._tail.table, terms]))
+        self._set(joined_terms([*left, self._tail.table, terms]))
 
     def _set(self, terms: Terms) -> None:
         """Put texts into blocks, and the last ones into the tail, after the blocks that are there."""
@@ -289,7 +310,7 @@ class QueryIndex(KnownIndex):
         return found
 
 
-def _joined(parts: Sequence[Terms]) -> Terms:
+def joined_terms(parts: Sequence[Terms]) -> Terms:
     """Return the terms of several lists of texts."""
     ends = np.cumsum([0, *(part.offsets[-1] for part in parts)])
     offsets = [part.offsets[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
@@ -307,7 +328,7 @@ def _bounds(n: int) -> list[int]:
     """
     bounds, rest = [0], n // _TAIL
     while rest:
-        size = min(1 << rest.bit_length() - 1, _MOST_TEXTS // _TAIL)
+        size = min(1 << rest.bit_length() - 1, BLOCK // _TAIL)
         bounds.append(bounds[-1] + size * _TAIL)
         rest -= size
     return bounds
@@ -628,7 +649,7 @@ def _search(  # type: ignore[no-untyped-def]
             stopped = j < m and read >= most
             if compare_first or size < n or stopped:
                 for position in _best_so_far(sums, 4 * n if stopped else n, start, allowed, known_key, key):
-                    value = product_with(table, term, weight, offsets[position], offsets[position + 1], 0.0)
+                    value = min(product_with(table, term, weight, offsets[position], offsets[position + 1], 0.0), 1.0)
                     size = _keep_best(places[i], values[i], size, start + position, np.float32(value))
                     sums[position] = _COMPARED
                 if compare_first and j < m and not stopped:
@@ -643,7 +664,7 @@ def _search(  # type: ignore[no-untyped-def]
             bar = max(np.float32(values[i, 0] - rest[j]), np.float32(0.0))
             for position in above[: _above(sums, bar, above)]:
                 if sums[position] > bar and _may_be_found(start + position, allowed, known_key, key):
-                    value = product_with(table, term, weight, offsets[position], offsets[position + 1], 0.0)
+                    value = min(product_with(table, term, weight, offsets[position], offsets[position + 1], 0.0), 1.0)
                     size = _keep_best(places[i], values[i], size, start + position, np.float32(value))
                     bar = max(np.float32(values[i, 0] - rest[j]), np.float32(0.0))
         sizes[i] = size
@@ -671,7 +692,9 @@ def _compare(  # type: ignore[no-untyped-def]
     for i in range(len(asked_offsets) - 1):
         table = table_of(asked_term, asked_weight, asked_offsets[i], asked_offsets[i + 1])
         for position in range(len(offsets) - 1):
-            value = np.float32(product_with(table, term, weight, offsets[position], offsets[position + 1], 0.0))
+            value = np.float32(
+                min(product_with(table, term, weight, offsets[position], offsets[position + 1], 0.0), 1.0)
+            )
             if value > 0.0 and _may_be_found(start + position, allowed, known_key, keys[i : i + 1]):
                 sizes[i] = _keep_best(places[i], values[i], sizes[i], start + position, value)
 
@@ -684,7 +707,7 @@ def _sort(places, values, sizes):  # type: ignore[no-untyped-def]
         order = np.argsort(found)
         order = order[np.argsort(-value[order], kind="mergesort")]
         for j in range(len(order)):
-            places[i, j], values[i, j] = found[order[j]], min(value[order[j]], np.float32(1.0))
+            places[i, j], values[i, j] = found[order[j]], value[order[j]]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -6,7 +6,7 @@ is installed. It is built by `fit` and when a model is stored; vectors that came
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
@@ -77,6 +77,11 @@ class VectorIndex(KnownIndex):
     def of(self, items: ArrayLike) -> VectorIndex:
         """Return an index of other vectors, which must be as long."""
         return VectorIndex()._set(self.describe(items))
+
+    @classmethod
+    def of_blocks(cls, parts: Sequence[VectorIndex]) -> VectorIndex:
+        """Return one index of the vectors of several."""
+        return cls()._set(np.concatenate([part.vectors_ for part in parts]))
 
     def take(self, places: NDArray[Any]) -> VectorIndex:
         """Return an index of some of the vectors, in a given order."""

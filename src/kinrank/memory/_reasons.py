@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.memory.columns import DOCUMENT, Asked, QueryMemory
+from kinrank.memory._tables import DOCUMENT
+from kinrank.memory.answers import Asked
+from kinrank.memory.columns import QueryMemory
 
 _LEAST_SIMILAR = 0.2  # queries whose letters are less alike are not named
 _LEAST_COSINE = 0.5  # nor those whose vectors are

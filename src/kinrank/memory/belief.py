@@ -74,7 +74,7 @@ class Belief:
         counted = agree[cells.kin] / np.maximum(cells.amount + _TENTHS * people, 1e-9)
         good = np.bincount(which, counted * cells.good, len(documents))
         amount = np.bincount(which, counted * cells.amount, len(documents))
-        share = np.bincount(which, parts, len(documents))
+        share = np.bincount(which, parts, len(documents)).astype(np.float64)
         return cls(documents, share, (_DOUBT + good) / (_DOUBT + amount), float(strength), parts)
 
     def scores(self, documents: Int64, prior: Float64) -> Float64:

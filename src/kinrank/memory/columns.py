@@ -22,25 +22,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from kinrank.arrays import Float32, Float64, GrowingRows, GrowingTable, Int64, State, gather
-from kinrank.data.hashes import IdHashes, hash_texts, lower_bound, query_keys
+from kinrank.arrays import Float32, GrowingRows, GrowingTable, Int64, State, gather
+from kinrank.data.hashes import IdHashes, hash_texts, query_keys
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import DataError
 from kinrank.kin.families import families_in
 from kinrank.kin.known import NEIGHBORS, Near
-from kinrank.kin.letters import QueryIndex, Terms, Vocabulary
-from kinrank.kin.vectors import VectorIndex, unit_vectors
+from kinrank.kin.letters import QueryIndex, Terms, Vocabulary, joined_terms
+from kinrank.kin.vectors import VectorIndex
+from kinrank.memory._tables import DOCUMENT, Cells, ChosenFor, Everyone, Levels, Means, Sums
+from kinrank.memory.answers import Answers, Asked, Kin, PartSums, Round, add_same, columns_of
 from kinrank.store import nest, unnest
 
 N_FOLDS = 10
 """Folds in which the columns of training queries are made: memory is nearly as dense there as it is later."""
-DOCUMENT = "document"
 PARTS = {
     "everyone": ("everyone_asked", "everyone_good", "everyone_rate"),
     "kin": ("kin_good", "kin_rate", "kin_count", "kin_nearest_good", "kin_nearest_bad"),
@@ -52,179 +51,8 @@ _OF_KEYS = ("everyone", "kin", "query")
 MEANING = ("meaning_good", "meaning_rate", "meaning_count", "meaning_nearest_good", "meaning_nearest_bad")
 CHOSEN_MEANING = "meaning_chosen_for"
 """The columns of kin and *chosen for* by vectors, after all others; keys have those of kin, too."""
-_SMOOTHING = np.float32(0.05)  # amount of nothing in the rate of kin
 _MOST_REPEATS = 1_000  # known queries of the same text that are read
 _RESORTED = 10_000  # queries that come before keys are sorted again
-_LEADING = np.uint64(52)
-
-
-class Cells(NamedTuple):
-    """What known queries say of documents, or of keys: query ``i`` owns ``offsets[i]:offsets[i + 1]``."""
-
-    offsets: Int64
-    target: IdHashes
-    """Hashes of documents or keys, ascending within a query."""
-    amount: Float32
-    good: Float32
-
-    @classmethod
-    def of(cls, n_known: int, known: Int64, target: IdHashes, amount: Float64, good: Float64) -> Cells:
-        """Build from one value per cell in any order; equal cells add up, but no amount is above 1."""
-        order = np.lexsort((target, known))
-        known, target = known[order], target[order]
-        starts = np.flatnonzero(np.r_[True, (known[1:] != known[:-1]) | (target[1:] != target[:-1])][: len(known)])
-        sums = [np.add.reduceat(values[order], starts) if len(starts) else values for values in (amount, good)]
-        scale = 1.0 / np.maximum(sums[0], 1.0)
-        counts = np.bincount(known[starts], minlength=n_known)
-        amounts, goods = ((values * scale).astype(np.float32) for values in sums)
-        return cls(np.r_[0, np.cumsum(counts)], target[starts], amounts, goods)
-
-    def take(self, places: Int64) -> Cells:
-        """Return the cells of some known queries."""
-        offsets, rows = gather(self.offsets, places)
-        return Cells(offsets, self.target[rows], self.amount[rows], self.good[rows])
-
-    def of_targets(self, targets: IdHashes, counted: NDArray[np.bool_] | None) -> tuple[Int64, Cells]:
-        """Return the counted known queries with cells of some targets, which are ascending, and these cells."""
-        rows = _rows_of(self.target, targets)
-        known = np.searchsorted(self.offsets, rows, side="right") - 1
-        if counted is not None:
-            rows, known = rows[counted[known]], known[counted[known]]
-        places, starts = np.unique(known, return_index=True)
-        return places, Cells(np.r_[starts, len(rows)], self.target[rows], self.amount[rows], self.good[rows])
-
-    @property
-    def known(self) -> Int64:
-        """The known query of each cell."""
-        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-
-
-class Everyone(NamedTuple):
-    """What all known queries say of documents or keys, which are ascending."""
-
-    target: IdHashes
-    amount: Float32
-    good: Float32
-
-    @classmethod
-    def of(cls, target: IdHashes, amount: Float32, good: Float32) -> Everyone:
-        """Add up cells."""
-        targets, number = np.unique(target, return_inverse=True)
-        sums = (np.bincount(number, weights=values) for values in (amount, good))
-        return cls(targets, *(values.astype(np.float32) for values in sums))
-
-
-class ChosenFor(NamedTuple):
-    """The words of all known queries that chose a document: document ``i`` owns ``offsets[i]:offsets[i + 1]``."""
-
-    target: IdHashes
-    offsets: Int64
-    term: NDArray[np.int32]
-    weight: Float32
-    length: Float32
-    """Euclidean length of the words of each document."""
-
-    @classmethod
-    def of(cls, cells: Cells, counted: NDArray[np.bool_] | slice, words: Terms) -> ChosenFor:
-        """Add up the words of the queries of some cells, each as often as it chose."""
-        good = np.where(cells.good > 0, cells.good, 0.0)
-        rows = np.arange(len(good))[counted]
-        rows = rows[good[rows] > 0]
-        own = words.take(cells.known[rows])
-        sizes = np.diff(own.offsets)
-        target, number = np.unique(cells.target[rows], return_inverse=True)
-        document, weight = np.repeat(number, sizes), own.weight * np.repeat(good[rows], sizes)
-        order = np.lexsort((own.term, document))
-        document, term, weight = document[order], own.term[order], weight[order]
-        first = np.r_[True, (document[1:] != document[:-1]) | (term[1:] != term[:-1])][: len(term)]
-        starts = np.flatnonzero(first)
-        sums = np.add.reduceat(weight, starts) if len(starts) else weight
-        counts = np.bincount(document[starts], minlength=len(target))
-        length = np.sqrt(np.bincount(document[starts], weights=sums.astype(np.float64) ** 2, minlength=len(target)))
-        return cls(
-            target, np.r_[0, np.cumsum(counts)], term[starts], sums.astype(np.float32), length.astype(np.float32)
-        )
-
-
-class Means(NamedTuple):
-    """The mean vector of all known queries that chose a document, of unit length."""
-
-    target: IdHashes
-    vector: Float32
-
-    @classmethod
-    def of(cls, cells: Cells, counted: NDArray[np.bool_] | slice, vectors: Float32) -> Means:
-        """Add up the vectors of the queries of some cells, each as often as it chose."""
-        rows = np.arange(len(cells.good))[counted]
-        rows = rows[cells.good[rows] > 0]
-        target, number = np.unique(cells.target[rows], return_inverse=True)
-        shape = len(target), len(cells.offsets) - 1
-        chose = sparse.csr_array((cells.good[rows], (number, cells.known[rows])), shape=shape)
-        return cls(target, unit_vectors(chose @ vectors))
-
-    def replaced(self, newer: Means, targets: IdHashes) -> Means:
-        """Return both; of some targets, what the newer ones say."""
-        kept = ~np.isin(self.target, targets)
-        target = np.r_[self.target[kept], newer.target]
-        order = np.argsort(target)
-        return Means(target[order], np.vstack([self.vector[kept], newer.vector])[order])
-
-
-class Sums(NamedTuple):
-    """What all counted queries together say: by kind of target, and the words and vectors of documents."""
-
-    everyone: dict[str, Everyone]
-    chosen: ChosenFor
-    means: Means | None
-
-    @property
-    def n_documents(self) -> int:
-        """The number of documents."""
-        return len(self.everyone[DOCUMENT].target)
-
-    def replaced(self, newer: Sums) -> Sums:
-        """Return both; of a target in both, what the newer ones say."""
-        everyone = {}
-        for name, theirs in newer.everyone.items():
-            mine = self.everyone[name]
-            kept = ~np.isin(mine.target, theirs.target)
-            target = np.r_[mine.target[kept], theirs.target]
-            order = np.argsort(target)
-            amount, good = np.r_[mine.amount[kept], theirs.amount], np.r_[mine.good[kept], theirs.good]
-            everyone[name] = Everyone(target[order], amount[order], good[order])
-        old, new = self.chosen, newer.chosen
-        places = np.flatnonzero(~np.isin(old.target, newer.everyone[DOCUMENT].target))
-        target = np.r_[old.target[places], new.target]
-        order = np.argsort(target)
-        words = GrowingTable(Terms._make, Terms(old.offsets, old.term, old.weight))
-        both = words.append(Terms(new.offsets, new.term, new.weight)).table
-        chosen = both.take(np.r_[places, len(old.target) + np.arange(len(new.target))][order])
-        means = newer.means
-        if self.means is not None and means is not None:
-            means = self.means.replaced(means, newer.everyone[DOCUMENT].target)
-        length = np.r_[old.length[places], new.length][order]
-        return Sums(everyone, ChosenFor(target[order], *chosen, length), means)
-
-
-class Levels(tuple[Sums, ...]):
-    """What all known queries together say, in parts: of a target in several, the last one counts.
-
-    So one more query costs what its own targets cost. Parts of about the same size become one.
-    """
-
-    def updated(self, newer: Sums) -> Levels:
-        """Return these parts with what some targets say now."""
-        parts = [*self, newer]
-        while len(parts) > 1 and 2 * parts[-1].n_documents >= parts[-2].n_documents:
-            parts[-2:] = [parts[-2].replaced(parts[-1])]
-        return Levels(parts)
-
-    def add_everyone(self, name: str, target: IdHashes, found: Float32) -> Int64:
-        """Add what all say of targets to two columns, and return the part that says it; -1 without one."""
-        part = np.full(len(target), -1, dtype=np.int64)
-        for number in range(len(self) - 1, -1, -1):
-            _add_everyone(*self[number].everyone[name], target, part, number, found)
-        return part
 
 
 class _Growing(NamedTuple):
@@ -250,15 +78,66 @@ class _Growing(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """Queries whose candidates are looked up."""
+class Judged:
+    """What memory needs of judged queries."""
 
-    key: IdHashes
-    terms: Terms
-    words: Terms
-    vectors: Float32 | None
-    offsets: Int64
+    texts: NDArray[np.str_]
+    sizes: Int64
+    """The number of candidates of each query."""
+    grades: Float32
     targets: dict[str, IdHashes]
+    """The hashes of documents, then of each key."""
+    vectors: Float32 | None
+
+    @classmethod
+    def of(cls, queries: QuerySet, keys: Sequence[str], *, meaning: bool) -> Judged:
+        """Take it from queries."""
+        texts = np.array(texts_of(queries), dtype=np.str_)
+        vectors = _vectors_of(queries) if meaning else None
+        return cls(texts, queries.sizes, queries.grades, targets_of(queries, keys), vectors)
+
+    @property
+    def best(self) -> float:
+        """The best grade."""
+        return max(float(self.grades.max(initial=0.0)), 1.0)
+
+    @property
+    def relevant(self) -> tuple[Int64, IdHashes]:
+        """Pairs of a query and a relevant document."""
+        rows = np.flatnonzero(self.grades > 0)
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)[rows], self.targets[DOCUMENT][rows]
+
+    def take(self, places: Int64) -> Judged:
+        """Return some of the queries."""
+        rows = gather(np.r_[0, np.cumsum(self.sizes)], places)[1]
+        vectors = None if self.vectors is None else self.vectors[places]
+        targets = {name: target[rows] for name, target in self.targets.items()}
+        return Judged(self.texts[places], self.sizes[places], self.grades[rows], targets, vectors)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Judged]) -> Judged:
+        """Join queries."""
+        vectors = [part.vectors for part in parts if part.vectors is not None]
+        return cls(
+            np.concatenate([part.texts for part in parts]),
+            np.concatenate([part.sizes for part in parts]),
+            np.concatenate([part.grades for part in parts]),
+            {name: np.concatenate([part.targets[name] for part in parts]) for name in parts[0].targets},
+            np.concatenate(vectors) if vectors else None,
+        )
+
+    def get_state(self) -> State:
+        """Return all arrays."""
+        targets = {f"target{number}": target for number, target in enumerate(self.targets.values())}
+        vectors = {} if self.vectors is None else {"vectors": self.vectors}
+        names = np.array(list(self.targets), dtype=np.str_)
+        return {"texts": self.texts, "sizes": self.sizes, "grades": self.grades, "names": names, **targets, **vectors}
+
+    @classmethod
+    def from_state(cls, state: State) -> Judged:
+        """Restore what `get_state` returned."""
+        targets = {name: state[f"target{number}"] for number, name in enumerate(state["names"].tolist())}
+        return cls(state["texts"], state["sizes"], state["grades"], targets, state.get("vectors"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,39 +193,63 @@ class QueryMemory:
         meaning
             Whether kin are found by the vectors of queries, too.
         """
-        texts = texts_of(queries)
-        top = max(float(queries.grades.max()), 1.0) if best is None else best
+        judged = Judged.of(queries, keys, meaning=meaning)
+        texts = judged.texts.tolist()
         vocabulary = Vocabulary.of(texts, words=True)
         index, words = QueryIndex().fit(texts), (vocabulary, vocabulary.terms(texts))
-        vectors = VectorIndex().fit(_vectors_of(queries)) if meaning else None
-        return cls._of(queries, index, words, keys, top, vectors)
+        vectors = None if judged.vectors is None else VectorIndex().fit(judged.vectors)
+        return cls._of(judged, index, words, judged.best if best is None else best, vectors)._added_up()
+
+    @classmethod
+    def of_block(cls, judged: Judged, letters: Vocabulary, words: Vocabulary, best: float) -> QueryMemory:
+        """Remember a block of the known queries, for `answers` and `of_blocks`. It has no sums, and so no `columns`."""
+        texts = judged.texts.tolist()
+        index = QueryIndex().of_terms(letters, letters.terms(texts))
+        vectors = None if judged.vectors is None else VectorIndex().fit(judged.vectors)
+        return cls._of(judged, index, (words, words.terms(texts)), best, vectors)
+
+    @classmethod
+    def of_blocks(cls, blocks: Sequence[QueryMemory], *, meaning: bool) -> QueryMemory:
+        """Join blocks of known queries, with or without their vectors."""
+        first = blocks[0]
+        vectors = [block.vectors for block in blocks if block.vectors is not None]
+        return QueryMemory(
+            np.concatenate([block.texts for block in blocks]),
+            np.concatenate([block.key for block in blocks]),
+            QueryIndex.of_blocks([block.index for block in blocks]),
+            (first.words[0], joined_terms([block.words[1] for block in blocks])),
+            {name: Cells.concat([block.cells[name] for block in blocks]) for name in first.cells},
+            first.best,
+            Levels(),
+            VectorIndex.of_blocks(vectors) if vectors and meaning else None,
+        )._added_up()
+
+    def _added_up(self) -> QueryMemory:
+        """Return the same with the sums over all known queries."""
+        return replace(self, sums=Levels([_sums(self.cells, slice(None), self.words[1], self.vectors)]))
 
     def of_others(self, queries: QuerySet) -> QueryMemory:
         """Remember other queries alone, described as these are."""
-        texts = texts_of(queries)
+        judged = Judged.of(queries, self.keys, meaning=self.vectors is not None)
+        texts = judged.texts.tolist()
         words = self.words[0], self.words[0].terms(texts)
-        vectors = None if self.vectors is None else self.vectors.of(self._checked(_vectors_of(queries)))
-        return self._of(queries, self.index.of(texts), words, self.keys, self.best, vectors)
+        vectors = None if self.vectors is None else self.vectors.of(self._checked(judged.vectors))
+        return self._of(judged, self.index.of(texts), words, self.best, vectors)._added_up()
 
     @classmethod
     def _of(
         cls,
-        queries: QuerySet,
+        judged: Judged,
         index: QueryIndex,
         words: tuple[Vocabulary, Terms],
-        keys: Sequence[str],
         best: float,
         vectors: VectorIndex | None,
     ) -> QueryMemory:
-        good = np.clip(queries.grades.astype(np.float64) / best, 0.0, 1.0)
-        owner, once = queries.query_of_row, np.ones(queries.n_rows)
-        cells = {
-            name: Cells.of(len(queries), owner, target, once, good)
-            for name, target in targets_of(queries, keys).items()
-        }
-        texts = np.array(texts_of(queries), dtype=np.str_)
-        sums = Levels([_sums(cells, slice(None), words[1], vectors)])
-        return cls(texts, query_keys(texts), index, words, cells, best, sums, vectors)
+        good = np.clip(judged.grades.astype(np.float64) / best, 0.0, 1.0)
+        n = len(judged.sizes)
+        owner, once = np.repeat(np.arange(n), judged.sizes), np.ones(len(good))
+        cells = {name: Cells.of(n, owner, target, once, good) for name, target in judged.targets.items()}
+        return cls(judged.texts, query_keys(judged.texts), index, words, cells, best, Levels(), vectors)
 
     def families(self) -> Int64:
         """Return the families of known queries; see `kinrank.kin.families`."""
@@ -369,7 +272,14 @@ class QueryMemory:
 
     def columns(self, queries: QuerySet) -> Float32:
         """Return the columns of the candidates of queries; shape (rows, columns)."""
-        return self._columns(self.asked(queries), self.sums, None)
+        asked = self.asked(queries)
+        places, same = self.same(asked.key), {}
+        for name, target in asked.targets.items():
+            same[name] = np.zeros((len(target), 2))
+            add_same(self.cells[name], places, asked, name, same[name])
+        by_letters = self.nearest(asked), self.cells
+        by_meaning = None if self.vectors is None else (self.nearest_in_meaning(asked), self.cells)
+        return columns_of(asked, self.sums, by_letters, by_meaning, same)
 
     def cross_fitted(
         self, part: NDArray[Any], queries: QuerySet, *, in_time: bool = False, wanted: NDArray[np.bool_] | None = None
@@ -391,27 +301,75 @@ class QueryMemory:
             The queries whose columns are wanted; None: all.
         """
         wanted = np.ones(len(queries), dtype=np.bool_) if wanted is None else wanted
-        kept = np.flatnonzero(wanted)
-        asked = queries if wanted.all() else queries[kept]
-        found = np.zeros((asked.n_rows, len(self.names)), dtype=np.float32)
-        for value in np.unique(part[kept]):
-            own = part[kept] == value
-            counted = part < value if in_time else part != value
-            sums = Levels([_sums(self.cells, counted, self.words[1], self.vectors)])
-            found[np.repeat(own, asked.sizes)] = self._columns(self.asked(asked[own]), sums, counted)
-        return found
+        order = Round(np.unique(part, return_inverse=True)[1], wanted, in_time)
+        asked = self.asked(queries if wanted.all() else queries[np.flatnonzero(wanted)])
+        if not len(asked.key):
+            return np.empty((0, len(self.names)), dtype=np.float32)
+        return self.answers(asked, order).columns(asked, order)
+
+    def answers(self, asked: Asked, order: Round, first: int = 0, listed: NDArray[np.bool_] | None = None) -> Answers:
+        """Return what these queries say of the candidates of those that are asked about in a round.
+
+        Parameters
+        ----------
+        asked
+            The queries that are asked about.
+        order
+            The parts of all known queries, of which these may be some.
+        first
+            The place of the first of these queries among all known ones.
+        listed
+            Which of these queries may answer for queries of the same text; None: all.
+        """
+        part = order.part[first : first + len(self)]
+        shape = len(asked.key), NEIGHBORS
+        near = np.full(shape, -1, dtype=np.int32), np.zeros(shape, dtype=np.float32)
+        meant = near[0].copy(), near[1].copy()
+        same = {name: np.zeros((len(target), 2)) for name, target in asked.targets.items()}
+        for own in order.parts_asked:
+            places, counted = order.of_part(own), order.counts(part, own)
+            some = asked.take(places)
+            near[0][places], near[1][places] = self.nearest(some, counted)
+            if self.vectors is not None:
+                meant[0][places], meant[1][places] = self.nearest_in_meaning(some, counted)
+            alike = self.same(some.key, counted if listed is None else counted & listed)
+            rows = gather(asked.offsets, places)[1]
+            for name, table in self.cells.items():
+                found = np.zeros((len(rows), 2))
+                add_same(table, alike, some, name, found)
+                same[name][rows] = found
+        targets = {name: np.unique(target) for name, target in asked.targets.items()}
+        vectors = None if self.vectors is None else self.vectors.vectors_
+        return Answers(
+            Kin.of(near, first, self.cells, asked),
+            None if vectors is None else Kin.of(meant, first, self.cells, asked),
+            same,
+            PartSums.of(targets, part, order.n_parts, self.cells, self.words[1], vectors),
+        )
 
     def asked(self, queries: QuerySet) -> Asked:
         """Describe queries to look up."""
-        texts = texts_of(queries)
-        terms, words = self.index.describe(texts), self.words[0].terms(texts)
-        key = query_keys(queries.query_columns[TEXT])
-        vectors = None if self.vectors is None else self.vectors.describe(self._checked(_vectors_of(queries)))
-        return Asked(key, terms, words, vectors, queries.offsets, targets_of(queries, self.keys))
+        texts = np.array(texts_of(queries), dtype=np.str_)
+        vectors = None if self.vectors is None else _vectors_of(queries)
+        return self._asked(texts, queries.offsets, targets_of(queries, self.keys), vectors)
 
-    def _checked(self, vectors: Float32) -> Float32:
+    def asked_of(self, queries: Judged) -> Asked:
+        """Describe judged queries to look up."""
+        offsets = np.r_[0, np.cumsum(queries.sizes)]
+        return self._asked(queries.texts, offsets, queries.targets, queries.vectors)
+
+    def _asked(
+        self, texts: NDArray[np.str_], offsets: Int64, targets: dict[str, IdHashes], vectors: Float32 | None
+    ) -> Asked:
+        listed = texts.tolist()
+        terms, words = self.index.describe(listed), self.words[0].terms(listed)
+        described = None if self.vectors is None else self.vectors.describe(self._checked(vectors))
+        return Asked(query_keys(texts), terms, words, described, offsets, targets)
+
+    def _checked(self, vectors: Float32 | None) -> Float32:
         """Return vectors of queries, if they are as long as those of known queries."""
         assert self.vectors is not None
+        assert vectors is not None
         if vectors.shape[1] != self.vectors.width:
             raise DataError(
                 f"memory knows queries by vectors of {self.vectors.width} numbers, and these have {vectors.shape[1]}: "
@@ -428,40 +386,6 @@ class QueryMemory:
         if self.vectors is None or asked.vectors is None:
             return np.empty((len(asked.key), 0), dtype=np.int32), np.empty((len(asked.key), 0), dtype=np.float32)
         return self.vectors.nearest(asked.vectors, NEIGHBORS, allowed, (self.key, asked.key))
-
-    def _columns(self, asked: Asked, sums: Levels, counted: NDArray[np.bool_] | None) -> Float32:
-        near, same = self.nearest(asked, counted), self.same(asked.key, counted)
-        n_rows = int(asked.offsets[-1])
-        columns, part = [], {}
-        for name, target in asked.targets.items():
-            found = np.zeros((n_rows, 9), dtype=np.float32)
-            part[name] = sums.add_everyone(name, target, found)
-            _add_kin(*self.cells[name], *near, asked.offsets, target, found)
-            if same.shape[1]:
-                _add_same(*self.cells[name], same, asked.offsets, target, found)
-            columns.append(_with_rates(found))
-        chosen = np.zeros((n_rows, 2), dtype=np.float32)
-        document = asked.targets[DOCUMENT]
-        for number, each in enumerate(sums):
-            _add_chosen(*each.chosen, *asked.words, asked.offsets, document, part[DOCUMENT], number, chosen)
-        by_meaning = self._by_meaning(asked, sums, part[DOCUMENT], counted)
-        return np.hstack([columns[0], chosen, *columns[1:], *by_meaning])
-
-    def _by_meaning(self, asked: Asked, sums: Levels, part: Int64, counted: NDArray[np.bool_] | None) -> list[Float32]:
-        """Return the columns of kin by vectors, and *chosen for* after those of documents."""
-        if asked.vectors is None:
-            return []
-        near, n_rows = self.nearest_in_meaning(asked, counted), int(asked.offsets[-1])
-        columns = []
-        for name, target in asked.targets.items():
-            found = np.zeros((n_rows, 9), dtype=np.float32)
-            _add_kin(*self.cells[name], *near, asked.offsets, target, found)
-            columns.append(_with_rates(found)[:, _KIN])
-        chosen, document = np.zeros(n_rows, dtype=np.float32), asked.targets[DOCUMENT]
-        for number, each in enumerate(sums):
-            if each.means is not None:
-                _add_meant(*each.means, asked.vectors, asked.offsets, document, part, number, chosen)
-        return [columns[0], chosen[:, None], *columns[1:]]
 
     def same(self, key: IdHashes, counted: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
         """Return the positions of known queries with the same text, a row for each query; -1 in place of none."""
@@ -567,6 +491,11 @@ class QueryMemory:
     @classmethod
     def from_state(cls, state: State) -> QueryMemory:
         """Restore what `get_state` returned."""
+        return cls.block_from_state(state)._added_up()
+
+    @classmethod
+    def block_from_state(cls, state: State) -> QueryMemory:
+        """Restore a block of known queries, for `of_blocks`."""
         words = unnest(state, "words")
         vocabulary = Vocabulary(np.asarray(words["idf"]), words=True)
         terms = Terms(*(np.asarray(words[name]) for name in Terms._fields))
@@ -578,8 +507,8 @@ class QueryMemory:
         index = QueryIndex().set_state(unnest(state, "index"))
         stored = unnest(state, "vectors")
         vectors = VectorIndex().set_state(stored) if stored else None
-        sums, best = Levels([_sums(cells, slice(None), terms, vectors)]), float(state["best"])
-        return cls(texts, query_keys(texts), index, (vocabulary, terms), cells, best, sums, vectors)
+        best = float(state["best"])
+        return cls(texts, query_keys(texts), index, (vocabulary, terms), cells, best, Levels(), vectors)
 
 
 def column_names(keys: Sequence[str] = (), *, meaning: bool = False) -> tuple[str, ...]:
@@ -642,143 +571,17 @@ def _sums(
     return Sums(everyone, ChosenFor.of(*of_documents, words), means)
 
 
-_KIN = slice(3, 8)  # the columns of kin among those of a target
-
-
-def _with_rates(found: Float32) -> Float32:
-    """Return the columns of a target from its sums, in the order of `PARTS`."""
-    asked, good, kin_good, kin_asked, count, nearest_good, nearest_bad, same_asked, same_good = found.T
-    rate = good / (asked + 1), kin_good / (kin_asked + _SMOOTHING)
-    return np.column_stack(
-        [asked, good, rate[0], kin_good, rate[1], count, nearest_good, nearest_bad, same_asked, same_good]
-    )
+def listed_repeats(key: IdHashes) -> NDArray[np.bool_]:
+    """Return which known queries are read among those of the same text: the first ones."""
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.r_[True, key[order][1:] != key[order][:-1]][: len(key)])
+    number = np.arange(len(key)) - np.repeat(starts, np.diff(np.r_[starts, len(key)]))
+    listed = np.empty(len(key), dtype=np.bool_)
+    listed[order] = number < _MOST_REPEATS
+    return listed
 
 
 def _sorted_keys(key: IdHashes, start: int) -> tuple[Int64, IdHashes]:
     """Return the order of the keys from a position on, and the keys in it."""
     order = start + np.argsort(key[start:], kind="stable")
     return order, key[order]
-
-
-@numba.njit(cache=True, nogil=True)
-def _rows_of(target, wanted):  # type: ignore[no-untyped-def]
-    """Return the positions of wanted targets, which are ascending."""
-    may_be = np.zeros(1 << 12, dtype=np.bool_)  # by the leading bits of hashes
-    for value in wanted:
-        may_be[value >> _LEADING] = True
-    rows = np.empty(len(target), dtype=np.int64)
-    n = 0
-    for row in range(len(target)):
-        if may_be[target[row] >> _LEADING]:
-            place = lower_bound(wanted, target[row], 0, len(wanted))
-            if place < len(wanted) and wanted[place] == target[row]:
-                rows[n] = row
-                n += 1
-    return rows[:n].copy()
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_everyone(known, amount, good, target, part, number, found):  # type: ignore[no-untyped-def]
-    for row in range(len(target)):
-        if part[row] >= 0:
-            continue
-        place = lower_bound(known, target[row], 0, len(known))
-        if place < len(known) and known[place] == target[row]:
-            part[row] = number
-            found[row, 0] += amount[place]
-            found[row, 1] += good[place]
-
-
-@numba.njit(cache=True, nogil=True)
-def _unique(target, start, stop, wanted, number):  # type: ignore[no-untyped-def]
-    """Write the different targets of some rows into `wanted`, ascending, and the position of each row's one."""
-    order = np.argsort(target[start:stop])
-    n = 0
-    for j in range(stop - start):
-        value = target[start + order[j]]
-        if n == 0 or wanted[n - 1] != value:
-            wanted[n] = value
-            n += 1
-        number[order[j]] = n - 1
-    return n
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_kin(offsets, known, amount, good, places, similarities, rows, target, found):  # type: ignore[no-untyped-def]
-    """Add what similar queries say: with weights w², their amount, good part and number, and the nearest of both."""
-    longest = 0
-    for i in range(len(places)):
-        longest = max(longest, rows[i + 1] - rows[i])
-    wanted, number = np.empty(longest, dtype=np.uint64), np.empty(longest, dtype=np.int64)
-    for i in range(len(places)):
-        n = _unique(target, rows[i], rows[i + 1], wanted, number)
-        sums = np.zeros((n, 5), dtype=np.float32)
-        for j in range(places.shape[1]):
-            if places[i, j] < 0:
-                break
-            w = similarities[i, j]
-            start, stop = offsets[places[i, j]], offsets[places[i, j] + 1]
-            for cell in range(start, stop):
-                place = lower_bound(wanted, known[cell], 0, n)
-                if place == n or wanted[place] != known[cell]:
-                    continue
-                bad = amount[cell] - good[cell]
-                sums[place, 0] += w * w * good[cell]
-                sums[place, 1] += w * w * amount[cell]
-                sums[place, 2] += good[cell]
-                sums[place, 3] = max(sums[place, 3], w * good[cell])
-                sums[place, 4] = max(sums[place, 4], w * bad)
-        for row in range(rows[i], rows[i + 1]):
-            for column in range(5):
-                found[row, 2 + column] = sums[number[row - rows[i]], column]
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_same(offsets, known, amount, good, places, rows, target, found):  # type: ignore[no-untyped-def]
-    """Add what known queries of the same text say."""
-    for i in range(len(places)):
-        for j in range(places.shape[1]):
-            if places[i, j] < 0:
-                continue
-            start, stop = offsets[places[i, j]], offsets[places[i, j] + 1]
-            for row in range(rows[i], rows[i + 1]):
-                cell = lower_bound(known, target[row], start, stop)
-                if cell < stop and known[cell] == target[row]:
-                    found[row, 7] += amount[cell]
-                    found[row, 8] += good[cell]
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_chosen(  # type: ignore[no-untyped-def]
-    known, offsets, term, weight, length, asked, asked_term, asked_weight, rows, target, part, number, found
-):
-    """Add how like the words of a query are to those of all queries that chose a document, by sum and by cosine."""
-    for i in range(len(rows) - 1):
-        for row in range(rows[i], rows[i + 1]):
-            if part[row] != number:
-                continue
-            place = lower_bound(known, target[row], 0, len(known))
-            if place == len(known) or known[place] != target[row]:
-                continue
-            total, start, stop = 0.0, offsets[place], offsets[place + 1]
-            for word in range(asked[i], asked[i + 1]):
-                entry = lower_bound(term, asked_term[word], start, stop)
-                if entry < stop and term[entry] == asked_term[word]:
-                    total += weight[entry] * asked_weight[word]
-            found[row, 0] = total
-            found[row, 1] = total / length[place]
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_meant(known, mean, asked, rows, target, part, number, found):  # type: ignore[no-untyped-def]
-    """Add the cosine of the vector of a query and the mean of those of all queries that chose a document."""
-    for i in range(len(rows) - 1):
-        for row in range(rows[i], rows[i + 1]):
-            if part[row] != number:
-                continue
-            place = lower_bound(known, target[row], 0, len(known))
-            if place < len(known) and known[place] == target[row]:
-                total = np.float32(0.0)
-                for j in range(mean.shape[1]):
-                    total += mean[place, j] * asked[i, j]
-                found[row] = total

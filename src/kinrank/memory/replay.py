@@ -200,7 +200,7 @@ def _votes(similar: Sequence[Similar], known: dict[str, Counter[str]]) -> Counte
     votes: Counter[str] = Counter()  # of shares, which are no whole numbers
     for each in similar:
         for document, count in known[normalize_text(each.question)].items():
-            votes[document] += each.similarity**_POWER * count  # type: ignore[assignment]
+            votes[document] += each.similarity**_POWER * count
     return votes
 
 

@@ -23,6 +23,7 @@ from kinrank.errors import DamagedFolderError, DataError
 from kinrank.parallel import Executor, TaskCost, start_measuring
 from kinrank.rankers.cells._training import FAN_IN, CellPlan, CellStatistics
 from kinrank.rankers.kin._trees import JudgedBlocks, TreeSample
+from kinrank.scale._known import KnownQueries, KnownSample
 
 # --- folder for the intermediate results of a job, so that an interrupted job can be resumed --------------------------
 
@@ -129,7 +130,8 @@ class TrainingProgress:
     """Report on one finished task of a training job."""
 
     stage: str
-    """``"sums"``; for `KinRanker` then ``"tables"`` (what trees see of a block) and ``"trees"``."""
+    """``"sums"``; for `KinRanker` then ``"memory"`` (one shard of known queries, or the choice of parts),
+    ``"tables"`` (what trees see of a block) and ``"trees"``."""
     level: int
     """0 for the sums of a block, 1 and above for sums of sums."""
     done: int
@@ -156,6 +158,9 @@ class SumTree:
     blocks: Blocks
     folder: JobFolder
     sample: TreeSample | None = None
+    """The queries to keep for trees, if any."""
+    known: KnownSample | None = None
+    """The queries to keep for memory, if any."""
 
     def sizes(self) -> list[int]:
         """Return the number of nodes of each level; the last level has one."""
@@ -210,6 +215,14 @@ class SumTree:
         except DamagedFolderError:
             return self._write_queries(block, [self._choose(part) for part in self.blocks.read(block)])
 
+    def known_queries(self, block: int) -> KnownQueries:
+        """Read what memory keeps of a block, or take it again if it is missing or damaged."""
+        try:
+            return KnownQueries.from_state(self.folder.read(f"known-{block}"))
+        except DamagedFolderError:
+            assert self.known is not None
+            return self._write_known(block, [self.known.of(part) for part in self.blocks.read(block)])
+
     def _compute(self, level: int, node: int) -> State:
         if level == 0:
             sums = self._sum_block(node)
@@ -223,15 +236,18 @@ class SumTree:
         return sums
 
     def _sum_block(self, block: int) -> State:
-        """Sum a block; write the hashes of its queries, and the queries to keep."""
+        """Sum a block; write the hashes of its queries, the queries to keep for trees, and those for memory."""
         hashes: list[IdHashes] = []
         chosen: list[QuerySet] = []
+        known: list[KnownQueries] = []
 
         def read() -> Iterator[QuerySet]:
             for part in self.blocks.read(block):
                 hashes.append(query_hashes(part.qid))
                 if self.sample is not None:
                     chosen.append(self.sample.of(part))
+                if self.known is not None:
+                    known.append(self.known.of(part))
                 yield part
 
         with self.blocks.error_context(block):
@@ -239,6 +255,8 @@ class SumTree:
         self._write_hashes(block, hashes)
         if self.sample is not None:
             self._write_queries(block, chosen)
+        if self.known is not None:
+            self._write_known(block, known)
         return sums
 
     def _choose(self, part: QuerySet) -> QuerySet:
@@ -248,6 +266,11 @@ class SumTree:
         queries = QuerySet.concat(parts)
         self.folder.write(f"queries-{block}", queries.get_state())
         return queries
+
+    def _write_known(self, block: int, parts: list[KnownQueries]) -> KnownQueries:
+        known = KnownQueries.concat(parts)
+        self.folder.write(f"known-{block}", known.get_state())
+        return known
 
     def _write_hashes(self, block: int, parts: list[IdHashes]) -> IdHashes:
         hashes: IdHashes = np.concatenate([np.empty(0, dtype=np.uint64), *parts])

@@ -16,20 +16,24 @@ import kinrank
 from kinrank.data.blocks import Blocks, FolderBlocks
 from kinrank.data.files import PathLike
 from kinrank.data.parquet import ParquetBlocks
+from kinrank.data.queryset import QuerySet
 from kinrank.data.tables import ColumnNames
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.parallel import Executor, Serial, TaskCost
-from kinrank.rankers._local.texts import EncodedBlocks, fit_encoder_on_blocks
+from kinrank.rankers._local.texts import EncodedBlocks, encode_texts, fit_encoder_on_blocks, has_meaning
 from kinrank.rankers.base import PARTS
 from kinrank.rankers.cells._training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin._fitting import KinFitting
-from kinrank.rankers.kin._settings import MOST_CELLS, cell_part, check_settings, tree_sample
-from kinrank.rankers.kin._trees import n_columns_seen
+from kinrank.rankers.kin._parts import can_remember
+from kinrank.rankers.kin._settings import MOST_CELLS, cell_part, check_settings, tree_sample, tree_settings
+from kinrank.rankers.kin._trees import TreeSample, n_columns_seen, weights_differ
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.kin.settings import KinSettings
 from kinrank.rankers.registry import RANKERS
+from kinrank.scale._known import KnownSample
+from kinrank.scale._memory import MOST_KNOWN, MemoryJob
 from kinrank.scale._sum_tree import JobFolder, StoredQueries, SumTree, TrainingProgress, check_no_repeated_queries
 from kinrank.store import encode
 
@@ -47,14 +51,16 @@ def train(
     progress: Callable[[TrainingProgress], None] | None = None,
     n_examples: int = 0,
     judgments_through: int | None = None,
+    most_known: int = MOST_KNOWN,
     **columns: Unpack[ColumnNames],
 ) -> R:
     """Train a `KinRanker` or `CellRanker` on any number of judged queries on disk and write a model folder.
 
     Scales, description and cells are fitted to a sample of the queries. The data are then read once, block by block,
-    and the sums of each block are written to the job folder, for `KinRanker` also the queries that trees learn from.
-    A job that was interrupted resumes when it is started again. The bytes of the model depend only on the data and
-    the settings, not on the executor or on failures.
+    and the sums of each block are written to the job folder, for `KinRanker` also the queries that trees learn from and
+    what memory keeps of all queries. Memory has the parts that pay on the former, as in `KinRanker.fit`. A job that was
+    interrupted resumes when it is started again. The bytes of the model depend only on the data and the settings, not
+    on the executor or on failures.
 
     Parameters
     ----------
@@ -78,6 +84,8 @@ def train(
         Number of training queries to save with the model, for the self-test of a service.
     judgments_through
         Revision of a service's judgments in the data; see `Ranker.save`.
+    most_known
+        How many queries memory keeps at most, next to those that trees learn from: an evenly spaced sample of more.
     columns
         What to read from Parquet files, as in `QuerySet.from_table`.
 
@@ -111,6 +119,7 @@ def train(
         "query_log": _digest(ranker.get_params().get("encoder__log") or ()),
         "data": _digest([blocks.fingerprint()]),
         "fan_in": FAN_IN,
+        "most_known": most_known,
     }
     folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, identity)
     report = progress or (lambda _: None)
@@ -122,20 +131,43 @@ def train(
         read = with_vectors(kin, blocks)
     plan = _read_or_make_plan(folder, cells, read, executor)
     sample = None if kin is None else tree_sample(kin, n_queries)
-    tree = SumTree(plan, read, folder, sample)
+    known = None if kin is None or sample is None else known_sample(kin, blocks, sample, most_known / n_queries)
+    tree = SumTree(plan, read, folder, sample, known)
     cells.set_cells(plan, tree.run(executor, report))
     check_no_repeated_queries(blocks, tree.hashes)
     trained: CellRanker | KinRanker = cells
     if kin is not None:
-        kept = StoredQueries(tree)
-        fitting = KinFitting(kin, folder, executor, _Reporter(report))
-        fitted_model = fitting.fit_to_cells(cells, kept)
-        no_ids = np.concatenate([kept(block).qid[:0] for block in range(len(kept))])
-        trained = kin.set_model(fitted_model, unseen=no_ids)
+        trained = _fit_kin(kin, cells, tree, executor, _Reporter(report))
     examples = blocks.head()[:n_examples] if n_examples else None
     trained.save(model, examples=examples, judgments_through=judgments_through)
     folder.delete()
     return cast(R, trained)
+
+
+def _fit_kin(kin: KinRanker, cells: CellRanker, tree: SumTree, executor: Executor, report: _Reporter) -> KinRanker:
+    """Fit memory and trees, given the sums over cells of all queries."""
+    kept = StoredQueries(tree)
+    job, stored, columns = None, None, None
+    if tree.known is not None and len(kept):
+        job = MemoryJob(tree, tree.known.keys, kin.group_column, kin.time_column, kin.seed)
+        stored, kin.parts_, columns = job.columns(executor, report)
+    fitting = KinFitting(kin, tree.folder, executor, report, memory=stored)
+    fitted = fitting.fit_to_cells(cells, kept)
+    queries = QuerySet.concat([kept(block) for block in range(len(kept))])
+    kin.set_model(fitted, unseen=queries.qid[:0])
+    if job is not None and stored is not None:
+        kin.memory_ = job.remembered()
+    kin.learn_choices(queries, columns)
+    return kin
+
+
+def known_sample(kin: KinRanker, blocks: Blocks, trees: TreeSample, share: float) -> KnownSample | None:
+    """Return how to choose the queries that memory keeps; None if it cannot pay, as in `KinRanker.fit`."""
+    first = blocks.head()
+    if not kin.memory or not tree_settings(kin).learns or weights_differ(first) or not can_remember(first):
+        return None
+    meaning = has_meaning(kin.encoder_, encode_texts(kin.encoder_, first[:1]))
+    return KnownSample(trees, min(share, 1.0), tuple(kin.keys or ()), kin.time_column, meaning)
 
 
 def _changed_settings(ranker: CellRanker | KinRanker) -> dict[str, Any]:

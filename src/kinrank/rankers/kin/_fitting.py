@@ -26,6 +26,7 @@ from kinrank.rankers.kin._settings import KinParameters, cell_part, knn_part, tr
 from kinrank.rankers.kin._trees import (
     BagTraining,
     JudgedBlocks,
+    MemoryColumns,
     Progress,
     QueriesInMemory,
     TreeView,
@@ -61,7 +62,7 @@ class KinFitting:
     """Runs the tasks: one per block of queries, then one per tree model."""
     progress: Progress = _report
     """Called after each task."""
-    memory: Float32 | None = None
+    memory: MemoryColumns | None = None
     """The columns of memory of the judged queries that trees learn from, each query's from others."""
 
     @property
@@ -143,7 +144,7 @@ class KinFitting:
             alone = "global" if self.ranker.base is None else "base"
             shares = dict.fromkeys(INGREDIENTS, 0.0) | {alone: 1.0}
             return KinModel.of(local, [], shares, {}, TreeView())
-        n_memory = 0 if self.memory is None else self.memory.shape[1]
+        n_memory = 0 if self.memory is None else self.memory.n_columns
         view = TreeView(not weights_differ(judged), bool(self.ranker.local), n_memory)
         settings: LambdaMART = tree_settings(self.ranker).set_params(seed=self.ranker.seed)
         training = BagTraining(
@@ -154,7 +155,7 @@ class KinFitting:
             settings=settings,
             n_members=self.settings.n_members,
             store=self.store,
-            memory=None if self.memory is None else partial(_memory_of_block, self.memory, kept),
+            memory=self.memory,
         )
         records = []
         if decide and self.ranker.local == "auto" and settings.learns and not weights_differ(judged):
@@ -207,10 +208,20 @@ def _without_fold(whole: CellRanker, sums: list[list[State]], repeat: int, held_
     return whole.without(sums[repeat][held_out])
 
 
-def _memory_of_block(columns: Float32, blocks: JudgedBlocks, block: int) -> Float32:
-    """Return the columns of memory of a block."""
-    before = sum(blocks(number).n_rows for number in range(block))
-    return columns[before : before + blocks(block).n_rows]
+@dataclass(frozen=True, eq=False)
+class ColumnsInMemory:
+    """The columns of memory of blocks in memory."""
+
+    blocks: Sequence[Float32]
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns."""
+        return int(self.blocks[0].shape[1])
+
+    def __call__(self, block: int) -> Float32:
+        """Return the columns of a block."""
+        return self.blocks[block]
 
 
 def _fewest_others(folds: list[Int64], n_queries: int) -> int:

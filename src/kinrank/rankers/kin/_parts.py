@@ -25,6 +25,7 @@ from kinrank.kin.families import IN_MEANING
 from kinrank.kin.letters import FAMILY
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import compare_paired
+from kinrank.memory.answers import Round
 from kinrank.memory.columns import MEANING, N_FOLDS, PARTS, QueryMemory, column_names
 from kinrank.progress import report_progress
 from kinrank.rankers._local.choose import MEASURE
@@ -134,9 +135,26 @@ class MemoryPart:
         """Return the columns of candidates that nobody has judged."""
         return np.zeros((n_rows, len(self.seen)), dtype=np.float32)
 
-    def of_training(self, queries: QuerySet, group_column: str | None, time_column: str | None, seed: int) -> Float32:
-        """Return the columns of the known queries, each from other folds, or from earlier ones."""
-        return columns_of_training(self.memory, queries, group_column, time_column, seed)[:, self.seen]
+    @classmethod
+    def of(cls, memory: QueryMemory, seen: Int64, qid: NDArray[Any]) -> MemoryPart:
+        """Use some columns of a memory, given the ids of its queries."""
+        return cls(memory, seen, GrowingRows(qid.astype(np.str_)))
+
+    def over(self, queries: QuerySet) -> MemoryPart:
+        """Return the same columns of a memory of other queries, more than those that decided about its parts."""
+        memory = QueryMemory.of(queries, self.memory.keys, meaning=self.memory.vectors is not None)
+        return self.of(memory, self.seen, queries.qid)
+
+    def of_training(
+        self,
+        queries: QuerySet,
+        group_column: str | None,
+        time_column: str | None,
+        seed: int,
+        wanted: NDArray[np.bool_] | None = None,
+    ) -> Float32:
+        """Return the columns of the known queries, or of some, each from other folds, or from earlier ones."""
+        return columns_of_training(self.memory, queries, group_column, time_column, seed, wanted)[:, self.seen]
 
     def added(self, queries: QuerySet) -> MemoryPart:
         """Return the same with further judged queries."""
@@ -174,28 +192,71 @@ def can_remember(queries: QuerySet) -> bool:
     return queries.doc_id is not None and TEXT in queries.query_columns
 
 
-def memory_folds(queries: QuerySet, group_column: str | None, time_column: str | None, seed: int) -> NDArray[Any]:
+class Facts(NamedTuple):
+    """What decides about the folds of known queries in which the columns of each are made."""
+
+    n_queries: int
+    relevant: tuple[Int64, NDArray[Any]]
+    """Pairs of a query and a relevant document."""
+    group: NDArray[Any] | None = None
+    time: NDArray[Any] | None = None
+    """The group, and the time, of each query; None without."""
+
+    @classmethod
+    def of(cls, queries: QuerySet, group_column: str | None, time_column: str | None) -> Facts:
+        """Take them from queries."""
+        assert queries.doc_id is not None  # memory needs ids
+        rows = np.flatnonzero(queries.grades > 0)
+        group = None if group_column is None else groups_of(queries, group_column)
+        time = None if time_column is None else groups_of(queries, time_column)
+        return cls(len(queries), (queries.query_of_row[rows], queries.doc_id[rows]), group, time)
+
+    def folds(self, seed: int) -> Int64:
+        """Return the fold of each query, or its period; groups stay together."""
+        if self.time is not None:
+            return periods_of(self.time)
+        together = np.arange(self.n_queries) if self.group is None else self.group
+        groups, number = np.unique(together, return_inverse=True)
+        folds: Int64 = (np.random.default_rng(seed).permutation(len(groups)) % N_FOLDS)[number]
+        return folds
+
+    def rounds(self, seed: int, wanted: NDArray[np.bool_] | None = None) -> list[Round]:
+        """Return the rounds that make the columns of the wanted queries, each from other folds, or from earlier ones.
+
+        Without groups and times, a tenth of the queries have columns without any query that shares a relevant document
+        with them, directly or through others. So trees also learn what memory is worth if a query is about something
+        new: else whatever was right before would outrank what nobody has judged yet.
+        """
+        asked = np.ones(self.n_queries, dtype=np.bool_) if wanted is None else wanted
+        folds = self.folds(seed)
+        if self.group is not None or self.time is not None:
+            return [Round(folds, asked, self.time is not None)] if asked.any() else []
+        rng = np.random.default_rng(seed)
+        # Queries that share a relevant document are about the same thing.
+        thing = linked(*self.relevant, self.n_queries)
+        new = rng.random(self.n_queries) < _NEW
+        fold_of_thing = rng.permutation(thing.max(initial=0) + 1) % N_FOLDS
+        rounds = Round(folds, asked & ~new), Round(fold_of_thing[thing], asked & new)
+        return [order for order in rounds if order.asked.any()]
+
+
+def memory_folds(queries: QuerySet, group_column: str | None, time_column: str | None, seed: int) -> Int64:
     """Return the fold of each query in which its columns are made, or its period; groups stay together."""
-    if time_column is not None:
-        return periods_of(queries, time_column)
-    together = np.arange(len(queries)) if group_column is None else groups_of(queries, group_column)
-    groups, number = np.unique(together, return_inverse=True)
-    return (np.random.default_rng(seed).permutation(len(groups)) % N_FOLDS)[number]
+    return Facts.of(queries, group_column, time_column).folds(seed)
 
 
-def periods_of(queries: QuerySet, time_column: str) -> Int64:
+def periods_of(time: NDArray[Any]) -> Int64:
     """Return the number of the period of each query, earlier ones first, of at most 20 with as many queries each.
 
     Queries of one time are in one period.
 
     Examples
     --------
-    >>> times = QuerySet.from_arrays(np.zeros((6, 1)), qid=range(6), query_columns={"day": [7, 3, 3, 9, 3, 3]})
-    >>> periods_of(times, "day").tolist()
+    >>> periods_of(np.array([7, 3, 3, 9, 3, 3])).tolist()
     [1, 0, 0, 2, 0, 0]
     """
-    order, counts = np.unique(groups_of(queries, time_column), return_inverse=True, return_counts=True)[1:]
-    period = (np.cumsum(counts) - counts) * _PERIODS // len(queries)
+    order, counts = np.unique(time, return_inverse=True, return_counts=True)[1:]
+    period = (np.cumsum(counts) - counts) * _PERIODS // len(time)
     numbers: Int64 = np.unique(period, return_inverse=True)[1][order].astype(np.int64)
     return numbers
 
@@ -208,31 +269,14 @@ def columns_of_training(
     seed: int,
     wanted: NDArray[np.bool_] | None = None,
 ) -> Float32:
-    """Return the columns of known queries, each from other folds, or from earlier ones.
-
-    Without groups and times, a tenth of the queries have columns without any query that shares a relevant document with
-    them, directly or through others. So trees also learn what memory is worth if a query is about something new: else
-    whatever was right before would outrank what nobody has judged yet.
-    """
-    folds = memory_folds(queries, group_column, time_column, seed)
-    if group_column is not None or time_column is not None:
-        return memory.cross_fitted(folds, queries, in_time=time_column is not None, wanted=wanted)
+    """Return the columns of the wanted ones of the known queries, each from other folds, or from earlier ones."""
     kept = np.ones(len(queries), dtype=np.bool_) if wanted is None else wanted
-    rng = np.random.default_rng(seed)
-    thing = _things(queries)
-    new = rng.random(len(queries)) < _NEW
-    fold_of_thing = rng.permutation(thing.max(initial=0) + 1) % N_FOLDS
-    columns = np.empty((int(queries.sizes[kept].sum()), len(memory.names)), dtype=np.float32)
-    for part, own in ((folds, ~new), (fold_of_thing[thing], new)):
-        columns[np.repeat(own[kept], queries.sizes[kept])] = memory.cross_fitted(part, queries, wanted=kept & own)
+    sizes = queries.sizes[kept]
+    columns = np.empty((int(sizes.sum()), len(memory.names)), dtype=np.float32)
+    for order in Facts.of(queries, group_column, time_column).rounds(seed, kept):
+        made = memory.cross_fitted(order.part, queries, in_time=order.in_time, wanted=order.asked)
+        columns[np.repeat(order.asked[kept], sizes)] = made
     return columns
-
-
-def _things(queries: QuerySet) -> Int64:
-    """Return the number of what each query is about: queries that share a relevant document are about the same."""
-    assert queries.doc_id is not None  # memory needs ids
-    rows = np.flatnonzero(queries.grades > 0)
-    return linked(queries.query_of_row[rows], queries.doc_id[rows], len(queries))
 
 
 def choose_memory(
@@ -273,7 +317,7 @@ def choose_memory(
         return None, records
     if not kept.meaning:
         memory = QueryMemory.of(queries, keys)
-    return MemoryPart(memory, kept.columns(memory), GrowingRows(queries.qid.astype(np.str_))), records
+    return MemoryPart.of(memory, kept.columns(memory), queries.qid), records
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,7 +372,7 @@ def _trials(
     if group_column is not None:
         family = connected(family, groups_of(queries, group_column))
     if time_column is not None:
-        period = periods_of(queries, time_column)
+        period = periods_of(groups_of(queries, time_column))
         later = np.cumsum(np.bincount(period)[::-1])[::-1]  # queries of each period and those after it
         border = min(int(np.sum(later * _SPLITS > len(queries))), int(period.max()))
         folds = [(period >= border).astype(np.int64)]

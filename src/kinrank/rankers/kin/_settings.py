@@ -32,6 +32,9 @@ class KinParameters(Protocol):
     """The parameters of a `KinRanker` that describe its parts."""
 
     base: Any
+    memory: bool
+    keys: Sequence[str] | None
+    time_column: str | None
     n_neighbors: int | Literal["auto"]
     local: bool | Literal["auto"]
     trees: str | LambdaMART | None
@@ -122,4 +125,4 @@ def tree_sample(ranker: KinParameters, n_queries: int) -> TreeSample:
     """Return how to choose the queries that trees learn from, out of about `n_queries`."""
     wanted = KinSettings.of(ranker.settings).tree_queries
     share = 1.0 if wanted is None else wanted / max(n_queries, 1)
-    return TreeSample(min(share, 1.0), ranker.group_column)
+    return TreeSample(min(share, 1.0), ranker.group_column, ranker.time_column)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.blocks import Sample, Store
 from kinrank.data.hashes import hash_ids
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import VECTORS
+from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import DamagedFolderError, DataError
 from kinrank.kin.blocks import relative_features, standardize
 from kinrank.learn.lambdamart import LambdaMART
@@ -72,6 +72,17 @@ class QueriesInMemory(JudgedBlocks):
         return self.parts[block]
 
 
+class MemoryColumns(Protocol):
+    """The columns of memory of judged queries, block by block."""
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns."""
+
+    def __call__(self, block: int) -> Float32:
+        """Return the columns of the candidates of a block."""
+
+
 @dataclass(frozen=True)
 class TreeSample:
     """Chooses about a share of the queries: evenly spaced, or whole groups.
@@ -83,9 +94,11 @@ class TreeSample:
     """The share of the queries; 1.0 for all."""
     group_column: str | None
     """The query column with the group."""
+    time_column: str | None = None
+    """The query column with the time."""
 
     def of(self, queries: QuerySet) -> QuerySet:
-        """Return the sampled queries, without columns that trees and local models do not need.
+        """Return the sampled queries, without query columns that are not needed.
 
         Examples
         --------
@@ -96,13 +109,18 @@ class TreeSample:
         >>> TreeSample(0.3, "movie").of(queries).query_columns["movie"].tolist()
         ['a', 'c', 'a']
         """
+        chosen = self.chosen(queries)
+        queries = queries if chosen.all() else queries[chosen]
+        names = TEXT, VECTORS, self.group_column, self.time_column
+        kept = {name: each for name, each in queries.query_columns.items() if name in names}
+        return queries.replace(query_columns=kept)
+
+    def chosen(self, queries: QuerySet) -> NDArray[np.bool_]:
+        """Return which queries are in the sample."""
         if self.group_column is None or self.share == 1.0:
-            queries = Sample((), self.share).of(queries)
-        else:
-            hashes = hash_ids(queries.query_columns[self.group_column])
-            queries = queries[hashes < np.uint64(self.share * 2.0**64)]
-        kept = {name: each for name, each in queries.query_columns.items() if name in (VECTORS, self.group_column)}
-        return queries.replace(query_columns=kept, doc_id=None)
+            return Sample((), self.share).chosen(len(queries))
+        hashes: NDArray[np.uint64] = hash_ids(queries.query_columns[self.group_column])
+        return hashes < np.uint64(self.share * 2.0**64)
 
 
 def only_judgments(kept: JudgedBlocks, group_column: str | None) -> QuerySet:
@@ -114,7 +132,7 @@ def only_judgments(kept: JudgedBlocks, group_column: str | None) -> QuerySet:
         queries = kept(block)
         columns = {} if group_column is None else {group_column: queries.query_columns[group_column]}
         nothing = np.zeros((queries.n_rows, 1), dtype=np.float32)
-        parts.append(queries.replace(X=nothing, feature_names=(), query_columns=columns))
+        parts.append(queries.replace(X=nothing, feature_names=(), query_columns=columns, doc_id=None, doc_columns={}))
     return QuerySet.concat(parts)
 
 
@@ -248,8 +266,8 @@ class BagTraining:
     """Number of folds, and of members per repeat."""
     store: Store
     """Where tables and members are kept."""
-    memory: Callable[[int], Float32] | None = None
-    """Returns the columns of memory of a block, each query's from others; None without memory."""
+    memory: MemoryColumns | None = None
+    """The columns of memory of each block, each query's from others; None without memory."""
     seen: Int64 | None = None
     """The columns of the tables that trees see; None: all."""
 

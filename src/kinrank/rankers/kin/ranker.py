@@ -48,10 +48,10 @@ from kinrank.rankers.intake import JudgedArrays, QueryArrays, takes_arrays
 from kinrank.rankers.kin._base import NAME as BASE
 from kinrank.rankers.kin._base import BasePart, check_stored, fit_base, restored, storable
 from kinrank.rankers.kin._chosen import ChosenPart, find_evidence, opened, path_from
-from kinrank.rankers.kin._fitting import KinFitting
+from kinrank.rankers.kin._fitting import ColumnsInMemory, KinFitting
 from kinrank.rankers.kin._model import RECORDED, IngredientScores, KinModel
 from kinrank.rankers.kin._parts import MemoryPart, PartRecord, choose_memory
-from kinrank.rankers.kin._settings import check_settings, tree_settings, weight_signs
+from kinrank.rankers.kin._settings import check_settings, tree_sample, tree_settings, weight_signs
 from kinrank.rankers.kin._stand_in import BoostedWeights, boosted, fit_stand_ins
 from kinrank.rankers.kin._trees import importances, weights_differ
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
@@ -185,7 +185,7 @@ class KinRanker(WeightedRanker, Ranker):
     unseen_: JudgedQueries
     encoder_: Encoder | None
     guard_: EncoderGuard | None = None
-    memory_: MemoryPart | None = None  # trained from disk, it has none
+    memory_: MemoryPart | None = None
     chosen_: ChosenPart | None = None
     base_: BasePart | None = None
     parts_: Sequence[PartRecord] = ()
@@ -254,24 +254,30 @@ class KinRanker(WeightedRanker, Ranker):
                 self.guard_ = guard_of(self.encoder_, seen.query_columns[VECTORS].shape[1])
             if self.base is not None:
                 self.base_, seen = fit_base(self.base, seen, self.group_column, self.seed)
+            sampled = tree_sample(self, len(queries)).chosen(queries)  # the queries that trees learn from
+            columns = None
             # Grades from clicks tell how often a document was shown, and so would what is remembered of them.
-            if self.memory and tree_settings(self).learns and not from_clicks:
+            if self.memory and tree_settings(self).learns and not from_clicks and sampled.any():
                 made = self.group_column, self.time_column, self.seed
                 meaning = has_meaning(self.encoder_, seen)
-                self.memory_, self.parts_ = choose_memory(seen, tuple(self.keys or ()), *made, meaning=meaning)
-            columns = None if self.memory_ is None else self.memory_.of_training(seen, *made)
-            model = KinFitting(self, memory=columns).fit(seen)
+                some = seen if sampled.all() else seen[sampled]
+                memory, self.parts_ = choose_memory(some, tuple(self.keys or ()), *made, meaning=meaning)
+                if memory is not None:
+                    self.memory_ = memory if sampled.all() else memory.over(seen)
+                    columns = self.memory_.of_training(seen, *made, sampled)
+            model = KinFitting(self, memory=None if columns is None else ColumnsInMemory([columns])).fit(seen)
             self.set_model(model, unseen=queries.qid[:0])
-            evidence = opened(self.evidence)
-            held_out = model.held_out
-            if held_out is not None and len(held_out) < queries.n_rows:  # trees learned from a sample
-                held_out = None
-            if held_out is None or (from_clicks and evidence is not None):
-                scores = model.scores(seen, columns)
-            else:
-                scores = held_out
-            unseen = scores if held_out is None else held_out
-            self.chosen_ = ChosenPart.of(queries, scores, unseen, evidence, from_clicks=from_clicks)
+            self.learn_choices(seen if sampled.all() else seen[sampled], columns)
+
+    def learn_choices(self, queries: QuerySet, columns: Float32 | None) -> None:
+        """Learn what people chose for the encoded queries that trees learned from, with their columns of memory."""
+        evidence, held_out, from_clicks = opened(self.evidence), self.model_.held_out, weights_differ(queries)
+        if held_out is None or (from_clicks and evidence is not None):
+            scores = self.model_.scores(queries, columns)
+        else:
+            scores = held_out
+        unseen = scores if held_out is None else held_out
+        self.chosen_ = ChosenPart.of(queries, scores, unseen, evidence, from_clicks=from_clicks)
 
     def set_model(self, model: KinModel, unseen: NDArray[Any]) -> Self:
         """Use parts that were fitted with these settings; `unseen` are judged queries of the local part only."""
