@@ -134,7 +134,7 @@ def measure_memory(n_queries: int) -> dict[str, object]:
         sizes = {name: ranker.settings[name] for name in ("n_cells", "tree_queries")}
         train = QuerySet.from_table(pq.read_table(folder / "train"))
         start = time.perf_counter()
-        fitted = _values("fit with memory", KinRanker(**sizes).fit(train), test)
+        fitted = _values("fit with memory", KinRanker(settings=sizes).fit(train), test)
         seconds = round(time.perf_counter() - start)
         figures["fit with memory"] = {"NDCG@10": round(float(fitted.mean()), 4), "seconds": seconds}
         return figures
