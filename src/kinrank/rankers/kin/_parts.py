@@ -23,14 +23,13 @@ from kinrank.data.texts import TEXT
 from kinrank.errors import DataError
 from kinrank.kin.families import IN_MEANING
 from kinrank.kin.letters import FAMILY
-from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import compare_paired
 from kinrank.memory.answers import Round
 from kinrank.memory.columns import MEANING, N_FOLDS, PARTS, QueryMemory, column_names
 from kinrank.progress import report_progress
 from kinrank.rankers._local.choose import MEASURE
 from kinrank.rankers.kin._blend import best_shares
-from kinrank.rankers.kin._trees import BagTraining
+from kinrank.rankers.kin._trees import BagTraining, few_trees
 from kinrank.store import nest, unnest
 
 _SPLITS = 4  # parts of the queries, which are held out one after the other
@@ -300,19 +299,14 @@ def choose_memory(
     if not trials:
         return None, []
     kept, records = rungs[0], []
-    for number, rung in enumerate(rungs[1:], 1):
-        if rung.meaning and rung.keys != kept.keys:
-            continue
-        before = rungs.index(kept)
-        tested = [trial.compare(number, before) for trial in trials]
-        pays = all(gain > 0 or p > _CHANCE for gain, p in tested) and any(
-            gain > 0 and p < _CHANCE for gain, p in tested
-        )
-        near, far = (trials[0].mean_gain(number, before, own) for own in (trials[0].near, ~trials[0].near))
+    for step in _steps(rungs, trials):
+        rung = rungs[step.rung]
+        near, far = (trials[0].mean_gain(step.rung, step.before, own) for own in (trials[0].near, ~trials[0].near))
         cost = sum(trial.seconds for trial in trials) / sum(trial.n_timed for trial in trials) * 1e3
         share = len(rung.columns(memory)) / len(memory.names)
-        records.append(PartRecord(rung.part, pays, min(gain for gain, _ in tested), near, far, cost * share))
-        kept = rung if pays else kept
+        gain = min(gain for gain, _ in step.tested)
+        records.append(PartRecord(rung.part, step.pays, gain, near, far, cost * share))
+        kept = rung if step.pays else kept
     if kept is rungs[0]:
         return None, records
     if not kept.meaning:
@@ -359,6 +353,40 @@ class _Trial:
         return float(np.nanmean(gain)) if np.isfinite(gain).any() else None
 
 
+class _Step(NamedTuple):
+    """A rung, the one that was kept before it, and the gain over that with its p in each trial."""
+
+    rung: int
+    before: int
+    tested: list[tuple[float, float]]
+
+    @property
+    def pays(self) -> bool:
+        """Whether the rung is better in one trial at least, and worse in none."""
+        tested = self.tested
+        return all(gain > 0 or p > _CHANCE for gain, p in tested) and any(
+            gain > 0 and p < _CHANCE for gain, p in tested
+        )
+
+
+def _steps(rungs: Sequence[_Rung], trials: Sequence[_Trial]) -> list[_Step]:
+    """Return what the trials say about each rung."""
+    steps, kept = [], 0
+    for number, rung in enumerate(rungs[1:], 1):
+        if not rung.meaning or rung.keys == rungs[kept].keys:
+            steps.append(_Step(number, kept, [trial.compare(number, kept) for trial in trials]))
+            kept = number if steps[-1].pays else kept
+    return steps
+
+
+def _are_likely(rungs: Sequence[_Rung], parts: Sequence[_Trial], n_parts: int) -> bool:
+    """Return whether half of the held-out parts, or more, show each rung likely better, or not better at all."""
+    if 2 * len(parts) < n_parts:
+        return False
+    tested = [each for step in _steps(rungs, [_Trial.joined(parts)]) for each in step.tested]
+    return all(gain <= 0 or p < _LIKELY for gain, p in tested)
+
+
 def _trials(
     queries: QuerySet,
     memory: QueryMemory,
@@ -390,7 +418,7 @@ def _trials(
             if part is not None:
                 parts.append(part)
             report_progress("parts of memory", number * len(used) + held_out + 1, len(folds) * len(used))
-            if parts and _Trial.joined(parts).is_enough:
+            if parts and (_Trial.joined(parts).is_enough or _are_likely(rungs, parts, len(used))):
                 break
         if parts:
             yield _Trial.joined(parts)
@@ -440,17 +468,16 @@ def _are_near(known: QueryMemory, queries: QuerySet) -> NDArray[np.bool_]:
 def _quality(train: QuerySet, test: QuerySet, seen: Float32, later: Float32) -> Float64:
     """Return the quality of trees on test queries, with further columns of both."""
     table = train.replace(X=np.hstack([train.X, seen]), feature_names=())
-    trees = LambdaMART(60, n_leaves=15, learning_rate=0.15, min_rows_in_leaf=max(5, min(50, train.n_rows // 100)))
-    scores = trees.fit(table).predict(np.hstack([test.X, later]))
+    scores = few_trees(train.n_rows).fit(table).predict(np.hstack([test.X, later]))
     return MEASURE.per_query(scores, test.grades, test.offsets, sample_weight=test.sample_weight)
 
 
 def weights_that_pay(training: BagTraining, judged: QuerySet) -> tuple[BagTraining, PartRecord]:
     """Return the training of trees that see the score of the query's own model, or of trees that do not.
 
-    Members of both leave out fold after fold, until enough queries were held out, one side is likely better, or half of
-    the folds show that neither is; finished members are not lost. Each side is blended as it would rank. Weights stay
-    unless they lose: with few queries no test could tell.
+    A few trees of both leave out fold after fold, until enough queries were held out, one side is likely better, or
+    half of the folds show that neither is. Each side is blended as it would rank. Weights stay unless they lose: with
+    few queries no test could tell.
     """
     for block in range(len(training.folds[0])):
         training.make_table((0, block))

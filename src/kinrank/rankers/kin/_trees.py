@@ -285,27 +285,15 @@ class BagTraining:
     def held_out_scores(self, held_out: int) -> tuple[QuerySet, Float64]:
         """Return the queries of a fold, in the first repeat, and their standardized scores by models without the fold.
 
-        They are those of the member with its best number of trees, of the local and of the global model; shape
-        (rows, 3).
+        They are those of a few trees, of the local and of the global model; shape (rows, 3).
         """
-        if _name(self.kind, 0, held_out) not in self.store.names():
-            self._make_member(0, held_out)
-        member, curve = self._member(0, held_out)
-        trees = member.keep_trees(best_number_of_trees([curve], np.ones(1, dtype=np.int64)))
-        queries, scores = [], []
+        seen, out = self.split(0, held_out, range(len(self.folds[0])))
+        linear = []
         for block, fold in enumerate(self.folds[0]):
             state = self._table(0, block)
-            table = QuerySet.from_state(state, ())
-            rows = rows_of(table, fold == held_out)
-            queries.append(table[fold == held_out])
-            scores.append(np.column_stack([trees.predict(table.X[rows]), state["linear"][rows]]))
-        out = _together(queries)
-        return out, standardize(np.concatenate(scores), out.offsets)
-
-    @property
-    def kind(self) -> str:
-        """The name of members in the store."""
-        return "trees" if self.seen is None else "plain"
+            linear.append(state["linear"][rows_of(QuerySet.from_state(state, ()), fold == held_out)])
+        scores = few_trees(seen.n_rows).fit(seen).predict(out.X)
+        return out, standardize(np.column_stack([scores, np.concatenate(linear)]), out.offsets)
 
     @property
     def tables(self) -> list[tuple[int, int]]:
@@ -357,8 +345,8 @@ class BagTraining:
         end: int | None = None,
     ) -> None:
         """Run the tasks of a kind, or those before `end`, whose results are not in the store yet."""
-        existing, stored = self.store.names(), self.kind if kind == "trees" else kind
-        missing = [item for item in items if _name(stored, *item) not in existing]
+        existing = self.store.names()
+        missing = [item for item in items if _name(kind, *item) not in existing]
         finished = executor.map_unordered(make, [item for item in items[:end] if item in missing])
         for done, (_, cost) in enumerate(finished, len(items) - len(missing) + 1):
             progress(kind, done, len(items), cost)
@@ -399,7 +387,7 @@ class BagTraining:
         seed = self.settings.seed + repeat * self.n_members + held_out
         member = _copy_with_seed(self.settings, seed).fit(seen, validation=out)
         state = {**member.get_state(), "curve": member.validation_ndcg_}
-        return self._kept(_name(self.kind, repeat, held_out), state)
+        return self._kept(_name("trees", repeat, held_out), state)
 
     def split(self, repeat: int, held_out: int, blocks: Iterable[int]) -> tuple[QuerySet, QuerySet]:
         """Return what trees see of the queries of some blocks: of all folds but one, and of that one."""
@@ -431,14 +419,20 @@ class BagTraining:
 
     def _member(self, repeat: int, held_out: int) -> tuple[LambdaMART, Float64]:
         try:
-            state = self.store.read(_name(self.kind, repeat, held_out))
+            state = self.store.read(_name("trees", repeat, held_out))
         except DamagedFolderError:
             state = self._make_member(repeat, held_out)
-        return _copy_with_seed(self.settings, self.settings.seed).set_state(state), state["curve"]
+        member = _copy_with_seed(self.settings, self.settings.seed)
+        return member.set_state(state, trusted=True), state["curve"]
 
     def _kept(self, name: str, state: State) -> State:
         self.store.write(name, state)
         return state
+
+
+def few_trees(n_rows: int) -> LambdaMART:
+    """Return the trees that decide what a bag sees: far fewer than its members have, and quick to train."""
+    return LambdaMART(60, n_leaves=15, learning_rate=0.15, min_rows_in_leaf=max(5, min(50, n_rows // 100)))
 
 
 def rows_of(queries: QuerySet, chosen: NDArray[Any]) -> NDArray[np.bool_]:
