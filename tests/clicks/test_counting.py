@@ -48,7 +48,7 @@ def impressions(lists: list[ShownList]) -> pa.Table:
             "day": shown.day,
             "rank": rank,
             "clicked": document in shown.clicked,
-            "value": shown.clicked.get(document, 0.0),
+            "value": round(shown.clicked.get(document, 0.0) * UNIT),
             "alone": asked.count(asked[number]) == 1,
         }
         for number, shown in enumerate(lists)

@@ -145,7 +145,8 @@ def _cells(log: ClickLog, first: FirstPass) -> tuple[Iterator[list[NDArray[Any]]
     database.execute(f"""
         CREATE OR REPLACE TEMP TABLE counted AS
         SELECT text_hash(list) AS list, query_hash(query) AS query, text_hash(document) AS document,
-            CAST(coalesce(time // {_DAY}, {NO_DAY}) AS INTEGER) AS day, rank, clicked, reward AS value,
+            CAST(coalesce(time // {_DAY}, {NO_DAY}) AS INTEGER) AS day, rank, clicked,
+            CAST(round(reward * {UNIT}) AS BIGINT) AS value,
             {"text_hash(coalesce(client, list))" if clients else "0"} AS client, false AS alone
         FROM impressions
         WHERE reason IS NULL AND trim(query) <> '' AND coalesce(time, 0) < {_DAY * (latest_day() + 1)}""")

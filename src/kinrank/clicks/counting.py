@@ -94,8 +94,8 @@ def create_cells(database: DuckDBPyConnection, impressions: str, first: FirstPas
         An open database.
     impressions
         The name of a relation with the columns list, query, document, client (hashes), day, rank (from 1), clicked and
-        value. If its column ``alone`` is true, no other impression is of the same client, query, document and day:
-        what is known of a whole list spares grouping its impressions by their clients.
+        value, in whole numbers of `UNIT`. If its column ``alone`` is true, no other impression is of the same client,
+        query, document and day: what is known of a whole list spares grouping its impressions by their clients.
     first
         What is known of the whole log. Its excluded clients are not among the impressions.
     by_client
@@ -117,7 +117,7 @@ def create_cells(database: DuckDBPyConnection, impressions: str, first: FirstPas
         CREATE OR REPLACE TEMP TABLE cells AS
         WITH weighed AS (
             SELECT {KEYS}, client, alone, {seen} AS looks, CASE WHEN {look} > 0 THEN {choice} ELSE 0 END AS choices
-            FROM (SELECT * REPLACE (CAST(round(value * {UNIT}) AS BIGINT) AS value) FROM {impressions}) {joined}),
+            FROM {impressions} {joined}),
         votes AS ({votes})
         SELECT {KEYS}, CAST(sum(looks) AS BIGINT) AS looks, CAST(sum(choices) AS BIGINT) AS choices
         FROM votes GROUP BY {KEYS}""")

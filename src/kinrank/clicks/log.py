@@ -93,11 +93,10 @@ def parquet_files(folder: Path, *, deep: bool = True) -> list[str]:
 
 
 def lists_in(files: Sequence[str]) -> str:
-    """Return the SQL of the lists in files: list, query, client and documents, a list that was written twice once."""
+    """Return the SQL of the lists in files: list, query, client and documents. A list may be there several times."""
     return f"""
-        SELECT list, min(query) AS query, min(client) AS client, min(documents) AS documents
-        FROM ({_columns(files, list="VARCHAR", query="VARCHAR", client="VARCHAR", documents="VARCHAR[]")})
-        WHERE list IS NOT NULL AND trim(query) <> '' AND documents IS NOT NULL GROUP BY list"""
+        SELECT * FROM ({_columns(files, list="VARCHAR", query="VARCHAR", client="VARCHAR", documents="VARCHAR[]")})
+        WHERE list IS NOT NULL AND trim(query) <> '' AND documents IS NOT NULL"""
 
 
 def clicks_in(files: Sequence[str]) -> str:
@@ -108,13 +107,26 @@ def clicks_in(files: Sequence[str]) -> str:
         WHERE list IS NOT NULL AND document IS NOT NULL GROUP BY list, document"""
 
 
+def each_once(lists: str) -> str:
+    """Return the SQL of lists, each once; those that are there several times are few, and only they are grouped.
+
+    Rows of a list that differ give the least of each column, whatever their order.
+    """
+    repeated = f"SELECT list FROM {lists} GROUP BY list HAVING count(*) > 1"
+    columns = "query, client, documents"
+    least = ", ".join(f"min({name}) AS {name}" for name in columns.split(", "))
+    return f"""
+        SELECT list, {columns} FROM {lists} ANTI JOIN ({repeated}) USING (list) UNION ALL
+        SELECT list, {least} FROM {lists} SEMI JOIN ({repeated}) USING (list) GROUP BY list"""
+
+
 def rows_of_log(log: PathLike) -> str:
     """Return the SQL of a log as a table of impressions, with the columns that `kinrank.clicks.read` takes."""
     days = [
         f"""
         SELECT query, list AS session, document, rank, value AS clicked, {day.day * _SECONDS} AS time, client,
             CAST(NULL AS VARCHAR) AS explored
-        FROM (SELECT query, list, client, {SHOWN} FROM ({lists_in(day.lists)}))
+        FROM (SELECT query, list, client, {SHOWN} FROM ({each_once(f"({lists_in(day.lists)})")}))
             LEFT JOIN ({clicks_in(day.clicks)}) USING (list, document)"""
         for day in partitions(log, whole_days=True)
     ]

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kinrank.clicks.choices import examination_of, examination_to_json, sorted_cells
-from kinrank.clicks.counting import KEYS, FirstPass, create_cells, create_functions
+from kinrank.clicks.counting import KEYS, UNIT, FirstPass, create_cells, create_functions
 from kinrank.clicks.examination import Examination
-from kinrank.clicks.log import SHOWN, Partition, clicks_in, lists_in, partitions
+from kinrank.clicks.log import SHOWN, Partition, clicks_in, each_once, lists_in, partitions
 from kinrank.clicks.read import ClickLog, LogOptions, open_database
 from kinrank.data.files import PathLike
 from kinrank.data.hashes import TextTable, hash_arrow
@@ -164,23 +164,26 @@ def counted_partition(
     top, fewest = max(options.actions.values()), options.min_clients
     database.register("excluded", pa.table({"client": pa.array(first.excluded, pa.uint64())}))
     database.execute(f"""
-        CREATE OR REPLACE TEMP TABLE lists AS
-        SELECT *, count(*) OVER (PARTITION BY client, query) = 1 AS alone FROM (
-            SELECT text_hash(list) AS list, query_hash(query) AS query, text_hash(coalesce(client, list)) AS client,
-                {_FIRST_PLACES} AS documents
-            FROM (SELECT * REPLACE (documents[:{options.max_rank}] AS documents) FROM ({lists_in(partition.lists)})))
-        ANTI JOIN excluded USING (client)""")
+        CREATE OR REPLACE TEMP TABLE hashed AS
+        SELECT text_hash(list) AS list, query_hash(query) AS query, text_hash(coalesce(client, list)) AS client,
+            {_FIRST_PLACES} AS documents
+        FROM (SELECT * REPLACE (documents[:{options.max_rank}] AS documents) FROM ({lists_in(partition.lists)}))""")
+    database.execute(f"""
+        CREATE OR REPLACE TEMP VIEW lists AS FROM ({each_once("hashed")}) ANTI JOIN excluded USING (client)""")
     database.execute(f"""
         CREATE OR REPLACE TEMP TABLE actions AS
         SELECT text_hash(list) AS list, text_hash(document) AS document, document AS id,
-            least(value, {top}) / {top} AS value
+            CAST(round(least(value, {top}) / {top} * {UNIT}) AS BIGINT) AS value
         FROM ({clicks_in(partition.clicks)}) WHERE value > 0""")
+    # A client who asked once has no other impression of any document.
     database.execute(f"""
         CREATE OR REPLACE TEMP VIEW shown AS
         SELECT list, query, document, client, {partition.day} AS day, rank, value IS NOT NULL AS clicked,
-            coalesce(value, 0) AS value, alone
+            coalesce(value, 0) AS value, several IS NULL AS alone
         FROM (SELECT * REPLACE (text_hash(document) AS document)
-                FROM (SELECT list, query, client, alone, {SHOWN} FROM lists))
+                FROM (SELECT list, query, client, several, {SHOWN} FROM lists LEFT JOIN (
+                    SELECT client, query, true AS several FROM lists GROUP BY client, query HAVING count(*) > 1
+                ) USING (client, query)))
             LEFT JOIN actions USING (list, document)""")
     create_cells(database, "shown", first)
     return database.sql(f"""
