@@ -127,10 +127,11 @@ def measure_memory(n_queries: int) -> dict[str, object]:
         generate(folder / "train", n_queries, 20, 10, part=generate_asked)
         test = QuerySet.from_table(generate_asked(n_queries // QUERIES_PER_FILE, 5_000, 20, 10))
         figures: dict[str, object] = {"queries": n_queries}
-        for name, setting in (("without memory", "memory=false"), ("with memory", "memory=true")):
+        for name, setting in (("without memory", "memory=False"), ("with memory", "memory=True")):
             cost = command(folder / "train", folder / "model", setting)
             ranker = load(folder / "model")
             figures[name] = {"NDCG@10": round(float(_values(name, ranker, test).mean()), 4)} | cost
+            log_progress(f"{name}: {figures[name]}")
         sizes = {name: ranker.settings[name] for name in ("n_cells", "tree_queries")}
         train = QuerySet.from_table(pq.read_table(folder / "train"))
         start = time.perf_counter()

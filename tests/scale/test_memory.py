@@ -10,6 +10,8 @@ from sklearn.base import clone
 
 import kinrank
 from kinrank import KinRanker, QuerySet
+from kinrank.errors import DataError
+from kinrank.memory.evidence import Evidence
 from kinrank.scale import Processes, TrainingProgress, train
 from tests.scale.conftest import REMEMBERED_ROWS, REMEMBERING, ChaoticExecutor, model_bytes
 
@@ -50,6 +52,21 @@ def test_trees_of_a_sample_see_the_memory_of_all_queries(known: QuerySet, tmp_pa
     trained, fitted = train(tmp_path / "judged", tmp_path / "model", REMEMBERING), clone(REMEMBERING).fit(some)
     assert len(trained.memory_.memory) == 400
     assert_same_model(trained, fitted)
+
+
+def test_evidence_counts_as_in_a_fit(known: QuerySet, tmp_path: Path) -> None:
+    some = known[:400].replace(query_columns={"text": known[:400].query_columns["text"]})
+    some.save(tmp_path / "judged")
+    texts = np.repeat(some.query_columns["text"], some.sizes)
+    evidence = Evidence.from_cells(texts, some.doc_id, np.full(some.n_rows, 9.0), 6.0 * some.grades)
+    evidence.save(tmp_path / "evidence")
+    settings = clone(REMEMBERING).set_params(evidence=str(tmp_path / "evidence"))
+    trained, fitted = train(tmp_path / "judged", tmp_path / "model", settings), clone(settings).fit(some)
+    assert_same_model(trained, fitted)
+    np.testing.assert_array_equal(kinrank.load(tmp_path / "model").predict(some), fitted.predict(some))
+    some.replace(doc_id=None).save(tmp_path / "nameless")
+    with pytest.raises(DataError, match="or leave out the evidence"):
+        train(tmp_path / "nameless", tmp_path / "other", settings)
 
 
 def test_kin_are_found_by_vectors_too(remembered: Path, known: QuerySet, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from kinrank.rankers._local.texts import EncodedBlocks, encode_texts, fit_encode
 from kinrank.rankers.base import PARTS
 from kinrank.rankers.cells._training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.cells.ranker import CellRanker
+from kinrank.rankers.kin._chosen import check_findable
 from kinrank.rankers.kin._fitting import KinFitting
 from kinrank.rankers.kin._parts import can_remember
 from kinrank.rankers.kin._settings import MOST_CELLS, cell_part, check_settings, tree_sample, tree_settings
@@ -236,7 +237,10 @@ def set_sizes(kin: KinRanker, blocks: Blocks, n_queries: int) -> None:
 
 def fit_to_texts(kin: KinRanker, blocks: Blocks, executor: Executor, store: JobFolder) -> None:
     """Check settings against the queries, and fit the encoder to a sample of their texts, if they have any."""
-    check_settings(kin, blocks.head())
+    first = blocks.head()
+    check_settings(kin, first)
+    if kin.evidence is not None:
+        check_findable(first)
     kin.encoder_ = fit_encoder_on_blocks(kin.encoder, blocks, executor, store)
 
 

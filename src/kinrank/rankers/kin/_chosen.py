@@ -209,6 +209,15 @@ def _pairs(queries: QuerySet, hashes: tuple[IdHashes, IdHashes] | None) -> IdHas
     return pair_hashes(np.repeat(hashes[0], queries.sizes), hashes[1])
 
 
+def check_findable(queries: QuerySet) -> None:
+    """Raise `DataError` if what people chose cannot be found for queries."""
+    if hashes_of(queries) is None:
+        raise DataError(
+            "what people chose is found by the texts of queries and the ids of documents, and these queries have "
+            "not both: pass query_text and doc_id (columns text and doc_id), or leave out the evidence"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class ChosenPart:
     """What people chose for queries, and how it counts next to the scores of a model."""
@@ -239,11 +248,8 @@ class ChosenPart:
 
         `unseen` are scores by models that have not seen the queries; `from_clicks` tells whether grades are clicks.
         """
-        if evidence is not None and hashes_of(queries) is None:
-            raise DataError(
-                "what people chose is found by the texts of queries and the ids of documents, and these queries have "
-                "not both: pass query_text and doc_id (columns text and doc_id), or leave out the evidence"
-            )
+        if evidence is not None:
+            check_findable(queries)
         best = 1.0 if queries.y is None else max(float(queries.grades.max()), 1.0)
         held_out = _HeldOutScores.of(queries, unseen) if from_clicks else _HeldOutScores(*_NOTHING)
         seen = None if evidence is None else evidence.totals(queries)
