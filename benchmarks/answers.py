@@ -11,8 +11,9 @@ perfect). BANKING77 has no question without an answer.
 - *nearest*: the answer of the nearest known question by vectors.
 - *Memory, letters* and *Memory, MiniLM*: with its defaults, and with vectors.
 
-*Left out*: the prior of agreement of `Memory` is fitted to the training questions of the other collections. p is that
-of McNemar's exact test against the chosen voting.
+*Left out*: the prior of agreement of `Memory` is fitted to the training questions of the other collections, and to
+those of an FAQ, a site search and the tools of an assistant. p is that of McNemar's exact test against the chosen
+voting.
 
 ``--encoder static`` uses WordLlama. ``--part trained`` trains a `KinRanker` on a memory of BANKING77 with
 ``Memory.train``, with a retriever that returns all answers without scores. ``--part prior`` prints the prior of
@@ -26,20 +27,25 @@ import gzip
 import json
 import time
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from unittest import mock
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.stats import binomtest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.common import data_dir, log_progress
+from benchmarks.memory_collections import relevant
 from benchmarks.memory_meaning import encoded
 from kinrank import KinRanker, Memory
 from kinrank.arrays import Float32, Float64, Int64
 from kinrank.memory import agreement
+from kinrank.memory.ledger import Entry, Said
+from kinrank.memory.memory import VOTES
+from kinrank.memory.snapshot import TAUGHT
 
 OPTIONS = {
     "part": ("all", "trained", "prior"),
@@ -47,8 +53,11 @@ OPTIONS = {
     "encoder": ("MiniLM", "static"),
     "most": "100000",
 }
+_MORE = ("stackfaq", "govuk", "metatool")  # collections that also teach the prior of agreement
+_JUDGED = 4_000
 _NEAREST, _POWERS, _HELD_OUT, _AT_ONCE = 20, (4, 8, 16), 2_000, 500
 _MIXTURES = {"letters": (1.0, 0.0), "vectors": (0.0, 1.0), "letters / 2 + vectors": (0.5, 1.0)}
+_GROWTH = 20  # transactions have a twentieth of what is known
 _NONE = {"banking77": "", "clinc150": "oos"}  # what the questions without an answer are called; HINT3: below
 
 
@@ -85,6 +94,18 @@ def intents(name: str, encoder: str, most: int = 10**9) -> Intents:
     some = np.sort(np.random.default_rng(0).permutation(len(asked))[:most])
     own = [asked[place] for place in some]
     return Intents(name, known, own, names.tolist(), answer, wanted[some], vectors[0], vectors[1][some])
+
+
+@cache
+def judged(name: str, encoder: str) -> Intents:
+    """Read questions with their relevant documents, as further training questions for the prior of agreement."""
+    documents = relevant(name)
+    questions, wanted = list(documents), [" ".join(sorted(grades)) for grades in documents.values()]
+    vectors = encoded(f"{name}-questions", encoder, questions)
+    some = np.sort(np.random.default_rng(0).permutation(len(questions))[:_JUDGED])
+    names, answer = np.unique([wanted[place] for place in some], return_inverse=True)
+    known = [questions[place] for place in some]
+    return Intents(name, known, [], names.tolist(), answer, np.empty(0, np.int64), vectors[some], vectors[:0])
 
 
 def _rows(path: Any) -> list[list[str]]:
@@ -155,9 +176,18 @@ def voting(data: Intents, similar: Similar) -> dict[str, tuple[Int64, Float64]]:
 def taught(data: Intents, *, vectors: bool) -> Memory:
     """Return a memory that was taught the training questions."""
     memory = Memory(":memory:")
-    for place, text in enumerate(data.known):
-        answer = data.names[data.answer[place]]
-        memory.learn(text, [answer], [answer], vector=data.vectors[place] if vectors else None)
+    said = [[Said(name, "chosen", *VOTES["chosen"])] for name in data.names]
+    start, end = 0, len(data.known)
+    while start < end:  # in transactions that grow, which is faster than `learn` and differs in nothing else
+        stop, entries = min(start + max(1, start // _GROWTH), end), []
+        for place in range(start, stop):
+            text, vector = data.known[place], data.vectors[place] if vectors else None
+            kin = memory._compared(text, vector)
+            own = None if vector is None else vector.tobytes()
+            entries.append(Entry(text, TAUGHT - 1 - place, said[data.answer[place]], vector=own, kin=kin))
+        memory._ledger.append_all("", entries)
+        memory._follow(wait=True)
+        start = stop
     return memory
 
 
@@ -172,10 +202,11 @@ def recalled(data: Intents, memory: Memory, *, vectors: bool) -> tuple[Int64, Fl
     return first, score
 
 
-def pairs_of(data: Intents) -> tuple[Float64, Float64, Any, Float64, Float64]:
+@cache
+def pairs_of(data: Intents, *, vectors: bool) -> tuple[Float64, Float64, Any, Float64, Float64]:
     """Return the features of pairs of training questions, whether they agree, and how much each counts.
 
-    Each of 2,000 questions has 20 others, the nearest by letters and by vectors, whose weights sum to one.
+    Each of 2,000 questions has others, the 20 nearest by letters and, with vectors, by these, whose weights sum to one.
     """
     similar = _similar(data)
     marks = np.array([agreement.marks(text) for text in data.known])
@@ -186,7 +217,9 @@ def pairs_of(data: Intents) -> tuple[Float64, Float64, Any, Float64, Float64]:
         letters, cosine = similar([data.known[place] for place in own], data.vectors[own])
         for row, place in enumerate(own):
             letters[row, place] = cosine[row, place] = -1.0
-            near = np.union1d(*(np.argpartition(-each[row], 20)[:20] for each in (letters, cosine)))
+            near = np.union1d(
+                *(np.argpartition(-each[row], 20)[:20] for each in ([letters, cosine] if vectors else [letters] * 2))
+            )
             weight = np.full(len(near), 1.0 / len(near))
             values = letters[row, near], np.maximum(cosine[row, near], 0.0), marks[near] != marks[place]
             for column, each in zip(columns, (*values, data.answer[near] == data.answer[place], weight), strict=True):
@@ -195,24 +228,26 @@ def pairs_of(data: Intents) -> tuple[Float64, Float64, Any, Float64, Float64]:
     return letters, cosine, differ, same, weight
 
 
-@cache
+@lru_cache(1)
 def _similar(data: Intents) -> Similar:
     return Similar(data)
 
 
 def prior_of(collections: list[Intents], *, vectors: bool) -> tuple[float, ...]:
     """Return the coefficients of agreement that fit pairs of questions of collections, each of which counts alike."""
-    parts = [pairs_of(data) for data in collections]
+    parts = [pairs_of(data, vectors=vectors) for data in collections]
     letters, cosine, differ, same = (np.concatenate([part[place] for part in parts]) for place in range(4))
     weight = np.concatenate([part[4] / part[4].sum() for part in parts]) * 1_000
-    one = np.ones(len(letters))
-    squared = [letters, cosine, cosine**2] if vectors else [letters, letters**2]
-    X = np.column_stack([one, *squared, differ])
-    found = np.zeros(X.shape[1])
-    for _ in range(50):
-        p = 1.0 / (1.0 + np.exp(-X @ found))
-        curvature = (X * (weight * p * (1 - p))[:, None]).T @ X + 1e-3 * np.eye(len(found))
-        found += np.linalg.solve(curvature, X.T @ (weight * (same - p)) - 1e-3 * found)
+    X = np.column_stack([np.ones(len(letters)), letters, *([cosine, cosine**2] if vectors else [letters**2]), differ])
+
+    def loss(found: Float64) -> tuple[float, Float64]:
+        odds = X @ found
+        p = 1.0 / (1.0 + np.exp(-odds))
+        return float(weight @ (np.logaddexp(0.0, odds) - same * odds)), X.T @ (weight * (p - same))
+
+    more = (0.0, None)  # what is more alike agrees at least as often, and what differs at most
+    bounds = [(None, None), *[more] * (X.shape[1] - 2), (None, 0.0)]
+    found = minimize(loss, np.zeros(X.shape[1]), jac=True, bounds=bounds, method="L-BFGS-B").x
     return tuple(np.round(found, 2).tolist())
 
 
@@ -224,10 +259,11 @@ def run(part: str, collection: str, encoder: str, most: str) -> dict[str, Any]:
     if part == "trained":
         return trained(intents("banking77", encoder, int(most)))
     collections = [intents(name, encoder, int(most)) for name in collection.split(",")]
+    more = [judged(name, encoder) for name in _MORE]
     if part == "prior":
         kind = agreement.STATIC if encoder == "static" else agreement.MEANING
-        return {name: prior_of(collections, vectors=name == kind) for name in (agreement.LETTERS, kind)}
-    return {"rows": [row for data in collections for row in answers(data, collections, encoder)]}
+        return {name: prior_of([*collections, *more], vectors=name == kind) for name in (agreement.LETTERS, kind)}
+    return {"rows": [row for data in collections for row in answers(data, [*collections, *more], encoder)]}
 
 
 def answers(data: Intents, collections: list[Intents], encoder: str) -> list[dict[str, Any]]:
@@ -235,14 +271,14 @@ def answers(data: Intents, collections: list[Intents], encoder: str) -> list[dic
     found = voting(data, _similar(data))
     kind = agreement.STATIC if encoder == "static" else agreement.MEANING
     others = [each for each in collections if each is not data]
-    left_out = {name: prior_of(others, vectors=name == kind) for name in (agreement.LETTERS, kind)} if others else {}
+    left_out = {name: prior_of(others, vectors=name == kind) for name in (agreement.LETTERS, kind)}
     log_progress(f"{data.name}: prior of the others {left_out}")
     for vectors in (False, True):
         start = time.perf_counter()
         with mock.patch("kinrank.memory.memory.MEANING", kind):
             memory = taught(data, vectors=vectors)
         name = f"Memory, {encoder if vectors else 'letters'}"
-        for suffix, prior in (("", {}), (", left out", left_out)) if others else (("", {}),):
+        for suffix, prior in (("", {}), (", left out", left_out)):
             with mock.patch.dict(agreement.PRIORS, prior):
                 memory._n_compared = -1  # learn agreement again
                 memory._learn_agreement()

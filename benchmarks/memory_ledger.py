@@ -1,7 +1,7 @@
 """What the ledger of `Memory` costs: asking, voting, forgetting and a fleet, on SQLite and PostgreSQL.
 
-``--part asking``: `Memory` with ``--known`` questions (two of GOV.UK joined) of three votes each: opening from the
-ledger and from the file that `close` writes, without the index of letters, which has a benchmark of its own; learn and
+``--part asking``: `Memory` with ``--known`` questions (two of GOV.UK joined) of three votes each; with ``--encoder
+minilm`` they have vectors, which are given. Opening from the ledger and from the file that `close` writes; learn and
 rerank; `unlearn`, and then `rerank` in another process that must know; `rerank` while another process holds the lock of
 all who write. Milliseconds are medians, and in brackets the 99th of 100.
 
@@ -46,17 +46,18 @@ OPTIONS = {
     "store": ("sqlite", "postgresql"),
     "known": "100000",
     "votes": "1000000",
+    "encoder": ("ngrams", "minilm"),
 }
 PORT = 15843
 REPEATS = 100
 
 
-def run(part: str, store: str, known: str, votes: str) -> dict[str, Any]:
+def run(part: str, store: str, known: str, votes: str, encoder: str) -> dict[str, Any]:
     """Measure one part."""
     with tempfile.TemporaryDirectory() as folder, place(store if part != "fleet" else "postgresql", folder) as address:
         kept = Path(folder) / "kept"
         measure: dict[str, Callable[[], dict[str, Any]]] = {
-            "asking": lambda: asking(address, kept, int(known)),
+            "asking": lambda: asking(address, kept, int(known), encoder),
             "votes": lambda: rates(address, kept),
             "forget": lambda: forgetting(address, kept, int(votes)),
             "fleet": lambda: fleet(address, kept),
@@ -87,19 +88,29 @@ def place(store: str, folder: str) -> Iterator[str]:
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
-def asking(address: str, kept: Path, known: int) -> dict[str, Any]:
+def asking(address: str, kept: Path, known: int, encoder: str) -> dict[str, Any]:
     """Time opening, learning, asking and what others must know."""
-    each = stream("govuk", 4000)
+    each = stream("govuk", 4000, encoder=encoder)
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, len(each.questions), (known + 2 * REPEATS, 2)).tolist()
     texts = [f"{each.questions[one]} {each.questions[other]} {n}" for n, (one, other) in enumerate(pairs)]
     hits = [each.hits[one] or [("none", 0.0)] for one, _ in pairs]
 
+    width = len(next(iter(each.vectors.values()), ()))
+
+    def vector(number: int) -> Any:
+        """Return the sum of the vectors of both questions and noise; None without an encoder."""
+        if not width:
+            return None
+        noise = np.random.default_rng(number).normal(0.0, 0.02, width)
+        return sum((each.vectors[each.questions[place]] for place in pairs[number]), noise).astype(np.float32)
+
     def entry(ledger: Ledger, number: int) -> Entry:
         shown = [document for document, _ in hits[number][:3]]
         said = [Said(name, "chosen", *VOTES["chosen"]) for name in shown[:1]]
         said += [Said(name, "skipped", 3, 0) for name in shown[1:]]
-        return Entry(texts[number], ledger.person(number % 5000), said)
+        own = vector(number)
+        return Entry(texts[number], ledger.person(number % 5000), said, vector=None if own is None else own.tobytes())
 
     figures: dict[str, Any] = {"known": known}
     with closing(open_ledger(address, kept)) as ledger:
@@ -110,7 +121,7 @@ def asking(address: str, kept: Path, known: int) -> dict[str, Any]:
         start = time.perf_counter()
         snapshot = Snapshot.of(ledger.since("", Cursor()))
         figures["read from the ledger s"] = round(time.perf_counter() - start, 2)
-        snapshot.write(kept / "timed")
+        snapshot.write(kept / "timed", {})
         start = time.perf_counter()
         Snapshot.read(kept / "timed")
         figures["read from the file s"] = round(time.perf_counter() - start, 2)
@@ -126,12 +137,13 @@ def asking(address: str, kept: Path, known: int) -> dict[str, Any]:
     there.recv()
     log_progress(f"{figures}")
     times: dict[str, list[float]] = {"learn": [], "rerank": [], "unlearn, rerank elsewhere": [], "rerank, locked": []}
+    vectors = [vector(number) for number in range(known, known + REPEATS)]
     for number in range(known, known + REPEATS):
         documents = [document for document, _ in hits[number]]
         with timed(times["rerank"]):
-            memory.rerank(texts[number], documents)
+            memory.rerank(texts[number], documents, vector=vectors[number - known])
         with timed(times["learn"]):
-            memory.learn(texts[number], documents[:10], documents[:1], user="ann")
+            memory.learn(texts[number], documents[:10], documents[:1], user="ann", vector=vectors[number - known])
     for number in range(known, known + REPEATS):
         documents = [document for document, _ in hits[number]]
         there.send(("until unknown", texts[number], documents[0]))
@@ -144,7 +156,13 @@ def asking(address: str, kept: Path, known: int) -> dict[str, Any]:
             documents = [document for document, _ in hits[number]]
             with timed(times["rerank, locked"]):
                 memory.rerank(texts[number], documents)
+    start = time.perf_counter()
     memory.close()
+    figures["closed s"] = round(time.perf_counter() - start, 2)
+    start = time.perf_counter()
+    with closing(Memory(address, folder=kept)) as memory:
+        memory.rerank(texts[0], ["a"], vector=vectors[0])
+        figures["opened from the file, first rerank s"] = round(time.perf_counter() - start, 2)
     there.send(None)
     other.join()
     return figures | {f"{name} ms": shown(values) for name, values in times.items()}

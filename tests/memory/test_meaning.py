@@ -211,7 +211,7 @@ def test_one_person_teaches_little_about_agreement():
     before = agree()
     for number, topic in enumerate(topics):
         memory.learn(f"{topic} and so on", [f"spam{number}"], [f"spam{number}"], user="mallory")
-    assert before - agree() < 0.12
+    assert before - agree() < 0.05
     for number, topic in enumerate(topics):
         memory.learn(f"{topic} and more", [f"more{number}"], [f"more{number}"], user=f"{number} more")
-    assert before - agree() > 0.3
+    assert before - agree() > 0.05

@@ -275,7 +275,7 @@ def taught(agree: bool) -> Memory:
     """Return a memory of pairs of similar questions that chose the same, or never did."""
     memory = Memory(":memory:")
     rng = np.random.default_rng(0)
-    for number in range(150):
+    for number in range(60):
         topic = " ".join(rng.choice([f"{a}{b}" for a in "bdgklmnprst" for b in "aeiou"], 4 + number % 3))
         for half in range(2):
             chosen = f"d{number}" if agree else f"d{number}-{half}"
@@ -285,10 +285,14 @@ def taught(agree: bool) -> Memory:
 
 
 def test_votes_of_similar_questions_count_as_far_as_such_questions_agreed():
-    lifted = {agree: taught(agree).rerank(ALIKE, DOCUMENTS) for agree in (True, False)}
-    assert order(lifted[True])[0] == "account"
-    assert order(lifted[False])[0] == "billing"
-    assert order(taught(False).rerank(QUESTION, DOCUMENTS)) == order(lifted[True])  # the same words: bin of its own
+    scores = {}
+    for agree in (True, False):
+        memory = taught(agree)
+        hits = memory.rerank(ALIKE, DOCUMENTS)
+        assert order(hits)[0] == "account"
+        assert order(memory.rerank(QUESTION, DOCUMENTS))[0] == "account"  # the same question: nothing to be learned
+        scores[agree] = hits[0].score
+    assert scores[True] > 1.2 * scores[False]
 
 
 def test_agreement_is_that_of_the_votes_that_are_left(tmp_path: Path):
@@ -304,7 +308,7 @@ def test_agreement_is_that_of_the_votes_that_are_left(tmp_path: Path):
     assert counted()[1] > before[1] > 0
     memory.forget(user="eve")
     assert counted() == before
-    for number in range(150):
+    for number in range(60):
         for half in range(2):
             memory.forget(user=f"{number} {half}")
     assert len(memory._snapshot.pairs.same) == 0

@@ -1,7 +1,8 @@
 """Find the kin of a query by meaning: the known queries whose vectors have the highest cosine with its own.
 
-Up to some ten million numbers, all vectors are compared. Above that, a graph of FAISS (HNSW) finds the nearest if FAISS
-is installed. It is built by `fit` and when a model is stored; vectors that came since are compared one by one.
+Up to 16,384 vectors, all are compared. Above that, all are compared in the 64 directions in which the first 16,384
+differ most, and the nearest by these in full. Above 60 million numbers, a graph of FAISS (HNSW) finds the nearest if
+FAISS is installed. It is built by `fit` and when a model is stored; vectors that came since are compared one by one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from kinrank.registry import import_extra
 _COMPARED = 60_000_000  # numbers that are compared in some 15 ms
 _LINKS, _WIDTH, _BUILD_WIDTH = 32, 200, 80  # of the graph: links of a vector, and how many are kept while searching
 _CHUNK = 8_000_000  # similarities that are computed at once
+_SKETCHED, _DIRECTIONS = 16_384, 64  # vectors that are all compared in full; above, in so many directions first
+_IN_FULL, _IN_FULL_EACH = 1_000, 20  # vectors that are then compared in full, at least, and for each that is wanted
 
 
 class VectorIndex(KnownIndex):
@@ -40,6 +43,8 @@ class VectorIndex(KnownIndex):
     _first: Float32 = np.empty((0, 0), dtype=np.float32)
     _later: GrowingRows = GrowingRows(_first)
     _graph: Any = None
+    _directions: Float32 = _first
+    _sketch: GrowingRows = _later  # each vector in these directions
 
     def fit(self, items: ArrayLike) -> Self:
         """Index vectors, a row each, in place of any earlier ones."""
@@ -90,14 +95,27 @@ class VectorIndex(KnownIndex):
     def _set(self, vectors: Float32) -> Self:
         self._first, self._later, self._removed = vectors, GrowingRows(vectors[:0]), None
         self._graph = _graph_of(vectors)
+        self._draw(vectors)
         return self
+
+    def _draw(self, vectors: Float32) -> None:
+        """Describe all vectors by fewer numbers."""
+        self._directions, self._sketch = vectors[:0], GrowingRows(vectors[:0, :0])
+        if self._graph is None and len(vectors) >= _SKETCHED and vectors.shape[1] > _DIRECTIONS:
+            first = np.asarray(vectors[:_SKETCHED], dtype=np.float32)
+            self._directions = np.ascontiguousarray(np.linalg.eigh(first.T @ first)[1][:, -_DIRECTIONS:])
+            self._sketch = GrowingRows(vectors @ self._directions)
 
     def _append(self, items: ArrayLike) -> None:
         vectors = unit_vectors(items, self.width)
-        if len(self):
-            self._later = self._later.append(vectors)
-        else:
+        if not len(self):
             self._set(vectors)
+            return
+        self._later = self._later.append(vectors)
+        if len(self._sketch):
+            self._sketch = self._sketch.append(vectors @ self._directions)
+        elif len(self) >= _SKETCHED:
+            self._draw(self.vectors_)
 
     def _nearest(self, asked: Float32, n: int, allowed: NDArray[np.bool_] | None, keys: Keys | None) -> Near:
         places, similarities = np.full((len(asked), n), -1, dtype=np.int32), np.zeros((len(asked), n), dtype=np.float32)
@@ -120,6 +138,14 @@ class VectorIndex(KnownIndex):
     ) -> Iterator[tuple[NDArray[np.int64], Float32]]:
         """Yield the places of vectors that may be the nearest of each query, and their products with it."""
         later = np.arange(len(self._first), len(self))
+        if len(self._sketch):
+            wanted = min(max(_IN_FULL, _IN_FULL_EACH * n), len(self))
+            for vector, products in zip(asked, (asked @ self._directions) @ self._sketch.rows.T, strict=True):
+                if allowed is not None:
+                    products[~allowed] = -2.0
+                near = np.sort(np.argpartition(products, len(self) - wanted)[len(self) - wanted :])
+                yield near, self.at(near) @ vector
+            return
         if self._graph is None:
             everywhere = np.arange(len(self))
             for products in zip(asked @ self._first.T, asked @ self._later.rows.T, strict=True):
@@ -146,6 +172,8 @@ class VectorIndex(KnownIndex):
 
     def _get_state(self) -> State:
         whole = VectorIndex()._set(self.vectors_) if len(self._later) else self
+        if len(whole._sketch):
+            return {"vectors": whole._first, "directions": whole._directions, "sketch": whole._sketch.rows}
         if whole._graph is None:
             return {"vectors": whole._first}
         return {"vectors": whole._first, "graph": import_extra("faiss", "faiss").serialize_index(whole._graph)}
@@ -153,6 +181,8 @@ class VectorIndex(KnownIndex):
     def _set_state(self, state: State) -> None:
         self._first = np.asarray(state["vectors"])
         self._later, self._graph = GrowingRows(self._first[:0]), None
+        self._directions = np.asarray(state.get("directions", self._first[:0]))
+        self._sketch = GrowingRows(np.asarray(state.get("sketch", self._first[:0, :0])))
         if "graph" in state and find_spec("faiss") is not None:
             self._graph = import_extra("faiss", "faiss").deserialize_index(np.array(state["graph"]))
 

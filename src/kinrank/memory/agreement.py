@@ -20,14 +20,14 @@ from kinrank.kin.encoders.ngrams import words_of
 
 LETTERS, MEANING, STATIC = "letters", "meaning", "static"
 PRIORS: dict[str, tuple[float, ...]] = {
-    LETTERS: (-2.06, 3.71, 1.93, -0.10),
-    MEANING: (-3.35, 0.63, 5.05, 0.43, -0.31),
+    LETTERS: (-2.06, 4.29, 0.0, -0.05),
+    MEANING: (-3.57, 0.0, 4.56, 1.97, -0.10),
     STATIC: (-3.35, 0.63, 5.05, 0.43, -0.31),
 }
 """For letters alone: constant, letters, letters squared, differ. With an encoder: constant, letters, cosine, cosine
-squared, differ.
+squared, differ. Printed by ``python -m benchmarks answers --part prior``.
 """
-PRIOR_AMOUNT = 10.0
+PRIOR_AMOUNT = 50.0
 """How many compared questions the prior counts as."""
 MOST = 3.0
 """The log-odds of questions that are the same, and of others at most."""
@@ -74,7 +74,7 @@ class Agreement:
     >>> start = Agreement()
     >>> pairs = alike, np.full(2, np.nan), np.zeros(2, dtype=bool)  # no vectors, and no numbers differ
     >>> [round(each, 2) for each in start(*pairs).tolist()]
-    [-0.77, 2.84]
+    [-0.77, 1.8]
     >>> never = start.learned(*pairs, same=np.zeros(2), weight=np.full(2, 500.0))
     >>> bool((never(*pairs) < -1.5).all())
     True
