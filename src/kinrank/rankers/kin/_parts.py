@@ -34,6 +34,7 @@ from kinrank.store import nest, unnest
 
 _SPLITS = 4  # parts of the queries, which are held out one after the other
 _ENOUGH = 2_000  # held-out queries that decide well enough
+_FEWEST = 400  # held-out queries that may show that a part is likely better
 _CLEAR = 1e-3  # p below which fewer do
 _PERIODS = 20  # of time: the queries of each learn from those of the periods before
 _MOST_ROWS = 100_000  # of queries that trees learn from to decide
@@ -381,7 +382,7 @@ def _steps(rungs: Sequence[_Rung], trials: Sequence[_Trial]) -> list[_Step]:
 
 def _are_likely(rungs: Sequence[_Rung], parts: Sequence[_Trial], n_parts: int) -> bool:
     """Return whether half of the held-out parts, or more, show each rung likely better, or not better at all."""
-    if 2 * len(parts) < n_parts:
+    if 2 * len(parts) < n_parts or sum(len(part.family) for part in parts) < _FEWEST:
         return False
     tested = [each for step in _steps(rungs, [_Trial.joined(parts)]) for each in step.tested]
     return all(gain <= 0 or p < _LIKELY for gain, p in tested)
