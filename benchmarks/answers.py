@@ -17,7 +17,9 @@ voting.
 
 ``--encoder static`` uses WordLlama. ``--part trained`` trains a `KinRanker` on a memory of BANKING77 with
 ``Memory.train``, with a retriever that returns all answers without scores. ``--part prior`` prints the prior of
-agreement that is fitted to all training questions.
+agreement that is fitted to all training questions. ``--part opposites``: the pairs of opposites, codes and versions of
+``tests/memory/opposites.toml``. Both sides are taught once by one person; or one side by up to five, with a retriever
+that has the cosine of a question with the text that each side is taught with.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ import csv
 import gzip
 import json
 import time
+import tomllib
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -48,7 +52,7 @@ from kinrank.memory.memory import VOTES
 from kinrank.memory.snapshot import TAUGHT
 
 OPTIONS = {
-    "part": ("all", "trained", "prior"),
+    "part": ("all", "trained", "prior", "opposites"),
     "collection": "banking77,clinc150,curekart,powerplay11,sofmattress",
     "encoder": ("MiniLM", "static"),
     "most": "100000",
@@ -258,6 +262,8 @@ def run(part: str, collection: str, encoder: str, most: str) -> dict[str, Any]:
     """Run one part."""
     if part == "trained":
         return trained(intents("banking77", encoder, int(most)))
+    if part == "opposites":
+        return opposites(encoder)
     collections = [intents(name, encoder, int(most)) for name in collection.split(",")]
     more = [judged(name, encoder) for name in _MORE]
     if part == "prior":
@@ -301,6 +307,44 @@ def figures(data: Intents, name: str, first: Int64, score: Float64, rival: Int64
     }
     log_progress(f"{row}")
     return row
+
+
+def pairs_of_opposites() -> list[dict[str, list[str]]]:
+    """Read the pairs of questions that look alike and want different answers."""
+    text = (Path(__file__).parents[1] / "tests" / "memory" / "opposites.toml").read_text(encoding="utf-8")
+    found: list[dict[str, list[str]]] = tomllib.loads(text)["pair"]
+    return found
+
+
+def opposites(encoder: str) -> dict[str, Any]:
+    """Return how often the right side of a pair comes first."""
+    pairs = pairs_of_opposites()
+    texts = [text for pair in pairs for own in pair.values() for text in own]
+    vectors = dict(zip(texts, encoded("opposites", encoder, texts), strict=True))
+    asked = [
+        (pair, f"{number}{side}", text)
+        for number, pair in enumerate(pairs)
+        for side, own in (("a", pair["one"]), ("b", pair["other"]))
+        for text in own
+    ]
+    figures: dict[str, Any] = {}
+    for people, sides in ((1, "ab"), (1, "a"), (2, "a"), (5, "a")):
+        memory = Memory(":memory:")
+        for number, pair in enumerate(pairs):
+            for side, text in zip(sides, pair["taught"], strict=False):
+                for user in range(people):
+                    memory.learn(text, liked=[f"{number}{side}"], user=f"{number} {user}", vector=vectors[text])
+        first = {"memory": 0, "retriever": 0}
+        for pair, wanted, text in asked:
+            names = [wanted[:-1] + side for side in "ab"]
+            scores = [float(vectors[taught] @ vectors[text]) for taught in pair["taught"]]
+            found = memory.recall(text, 1, vector=vectors[text]) if sides == "ab" else []
+            found = found or memory.rerank(text, names, scores, vector=vectors[text])
+            first["memory"] += found[0].id == wanted
+            first["retriever"] += names[int(np.argmax(scores))] == wanted
+        name = "both sides taught" if sides == "ab" else f"one side taught by {people}"
+        figures[name] = {system: round(number / len(asked), 4) for system, number in first.items()}
+    return figures
 
 
 def trained(data: Intents) -> dict[str, Any]:

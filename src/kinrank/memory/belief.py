@@ -14,7 +14,7 @@ from kinrank.memory.snapshot import Cells
 
 SHARPNESS = 2.0
 """The power of a kin's odds of agreement with which it counts among the others."""
-FIRST, FALL, FOUND = 0.3, 0.7, 0.005
+FIRST, FALL, FOUND = 0.5, 0.7, 0.005
 """How likely the first hit of a retriever is right, how fast that falls with the place, and of any document."""
 SCORED = 0.3
 """How much likelier, in logarithms, the highest score of a retriever makes a hit than the lowest."""
