@@ -51,7 +51,8 @@ BROWSED = {
     "Splits": "kinrank.data.split",
     "Data sets": "kinrank.datasets.movies kinrank.datasets.letor kinrank.datasets.download "
     "kinrank.datasets.queries kinrank.datasets.click_log",
-    "KinRanker": "kinrank.rankers.kin.ranker kinrank.rankers.kin.settings",
+    "KinRanker": "kinrank.rankers.kin.ranker",
+    "KinRanker settings": "kinrank.rankers.kin.settings",
     "KnnRanker": "kinrank.rankers.knn",
     "CellRanker": "kinrank.rankers.cells.ranker",
     "Other rankers": "kinrank.rankers.single kinrank.papers.query_class kinrank.papers.cluster "
@@ -67,7 +68,7 @@ BROWSED = {
     "Clicks": "kinrank.clicks",
     "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.features",
     "Scale": "kinrank.scale.training kinrank.parallel",
-    "Memory": "kinrank.memory.memory",
+    "Memory": "kinrank.memory.memory kinrank.memory.why kinrank.memory.tables kinrank.memory.replay",
     "Adapters": "kinrank.adapters kinrank.adapters.langchain kinrank.adapters.llama_index kinrank.adapters.haystack "
     "kinrank.adapters.mcp",
     "PyTerrier": "kinrank.pyterrier",
