@@ -249,7 +249,7 @@ class Parent:
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
-        self._process.wait(10)
+        self._process.wait(WAIT_SECONDS)
 
 
 class Fleet:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 import pytest
 
+from kinrank import KinSettings
 from kinrank.errors import ParameterError
 from kinrank.rankers import RANKERS
 from kinrank.registry.notation import list_settings, parse_settings
@@ -102,7 +104,8 @@ def test_every_ranker_parameter_can_be_set_from_text(name: str):
     for line in list_settings(cls).splitlines():
         parameter, _, default = line.strip().partition(": ")
         settings[parameter] = default.rpartition(" = ")[2]
-    defaults = cls().get_params(deep=False)
-    assert parse_settings(cls, [f"{key}={text}" for key, text in settings.items()]) == {
-        key: defaults[key] for key in settings
-    }
+    # Parameters, and in `settings` what few users change.
+    parsed = parse_settings(cls, [f"{key}={text}" for key, text in settings.items()])
+    flat = parsed.pop("settings", {}) | parsed
+    defaults = {**asdict(KinSettings()), **cls().get_params(deep=False)}
+    assert flat == {key: defaults[key] for key in settings}
