@@ -24,7 +24,7 @@ def test_cluster_example_uses_existing_options_and_parameters():
     assert program == "kinrank"
     assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[\w-]+", help_page))
     settings = [word for word in words if "=" in word]
-    assert RANKERS[DEFAULT_RANKER](**parse_settings(RANKERS[DEFAULT_RANKER], settings)).n_cells == 65_536
+    assert RANKERS[DEFAULT_RANKER](**parse_settings(RANKERS[DEFAULT_RANKER], settings)).settings["n_cells"] == 65_536
 
 
 def test_movie_features_by_hand():

@@ -292,7 +292,7 @@ def test_votes_of_similar_questions_count_as_far_as_such_questions_agreed():
         assert order(hits)[0] == "account"
         assert order(memory.rerank(QUESTION, DOCUMENTS))[0] == "account"  # the same question: nothing to be learned
         scores[agree] = hits[0].score
-    assert scores[True] > 1.2 * scores[False]
+    assert scores[True] > 1.1 * scores[False]
 
 
 def test_agreement_is_that_of_the_votes_that_are_left(tmp_path: Path):
@@ -391,7 +391,7 @@ def test_vectors_in_place_of_texts(tmp_path: Path):
         assert order(each.rerank("automobile", DOCUMENTS, vector=[2.0, 0.2]))[0] == "hours"
         assert order(each.rerank("automobile", DOCUMENTS, vector=[-0.1, 1.0]))[0] == "billing"
         assert order(each.rerank("automobile", DOCUMENTS)) == DOCUMENTS
-        assert order(each.rerank("cars", DOCUMENTS))[0] == "hours"  # by letters
+        assert order(each.rerank("the car", DOCUMENTS))[0] == "hours"  # by letters
         with pytest.raises(DataError, match="of 2 finite numbers"):
             each.rerank("automobile", DOCUMENTS, vector=[1.0])
 

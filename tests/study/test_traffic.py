@@ -221,10 +221,11 @@ def test_choices_for_test_queries_are_called_out(queries: QuerySet, cells: dict[
     assert "choices ranks 60 of 60 test queries by what people chose for them" in " ".join(done.stderr.split())
     Evidence.from_cells(**cells).save(tmp_path / "evidence")
     queries[:60].save(tmp_path / "train")
+    flat = {**quick, **quick["settings"]}
     ranker = (
         "--evidence",
         tmp_path / "evidence",
-        *(word for pair in quick.items() for word in ("--set", "{}={}".format(*pair))),
+        *(word for pair in flat.items() if pair[0] != "settings" for word in ("--set", "{}={}".format(*pair))),
     )
     words = ["train", tmp_path / "train", "--model", tmp_path / "model", "--validate", tmp_path / "test", *ranker]
     done = CliRunner().invoke(app, [str(word) for word in words])

@@ -20,7 +20,7 @@ from kinrank.kin.encoders.ngrams import words_of
 
 LETTERS, MEANING, STATIC = "letters", "meaning", "static"
 PRIORS: dict[str, tuple[float, ...]] = {
-    LETTERS: (-2.06, 4.29, 0.0, -0.05),
+    LETTERS: (-5.0, 12.8, -5.8, -0.1),
     MEANING: (-3.57, 0.0, 4.56, 1.97, -0.10),
     STATIC: (-2.92, 1.12, 4.02, 0.15, -0.15),
 }
@@ -74,7 +74,7 @@ class Agreement:
     >>> start = Agreement()
     >>> pairs = alike, np.full(2, np.nan), np.zeros(2, dtype=bool)  # no vectors, and no numbers differ
     >>> [round(each, 2) for each in start(*pairs).tolist()]
-    [-0.77, 1.8]
+    [-1.68, 1.82]
     >>> never = start.learned(*pairs, same=np.zeros(2), weight=np.full(2, 500.0))
     >>> bool((never(*pairs) < -1.5).all())
     True

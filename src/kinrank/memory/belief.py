@@ -14,7 +14,9 @@ from kinrank.memory.snapshot import Cells
 
 SHARPNESS = 2.0
 """The power of a kin's odds of agreement with which it counts among the others."""
-FIRST, FALL, FOUND = 0.5, 0.7, 0.005
+CAUTION = 1.5
+"""The power of a kin's agreement with which it counts next to the retriever."""
+FIRST, FALL, FOUND = 0.3, 0.7, 0.005
 """How likely the first hit of a retriever is right, how fast that falls with the place, and of any document."""
 SCORED = 0.3
 """How much likelier, in logarithms, the highest score of a retriever makes a hit than the lowest."""
@@ -30,21 +32,27 @@ class Belief:
     ----------
     documents
         The numbers of documents, ascending.
+    said
+        How much kin say for each, next to how likely the retriever holds it.
     share
         The share of the votes of kin that each has.
     doubt
         What is left of its score after votes against it, from 0 to 1.
-    strength
-        How much of the whole is the kin's to say, from 0 to 1.
     parts
         What each cell is of the share of its document.
     """
 
     documents: Int64
+    said: Float64
     share: Float64
     doubt: Float64
-    strength: float
     parts: Float64
+
+    @property
+    def strength(self) -> float:
+        """How much of the whole is the kin's to say, next to a hit that the retriever puts first."""
+        total = float(self.said.sum())
+        return total / (total + FIRST + FOUND)
 
     @classmethod
     def of(cls, cells: Cells, log_odds: Float64, people: float) -> Belief:
@@ -54,28 +62,28 @@ class Belief:
         --------
         >>> cells = Cells(np.array([0, 1]), np.array([7, 8]), np.array([10.0, 10.0]), np.array([10.0, 10.0]))
         >>> belief = Belief.of(cells, np.array([2.0, 0.0]), people=1.0)
-        >>> belief.share.round(2).tolist(), round(belief.strength, 2)
-        ([0.98, 0.02], 0.44)
+        >>> belief.share.round(2).tolist(), belief.said.round(2).tolist()
+        ([0.98, 0.02], [0.58, 0.01])
         """
         documents, which = np.unique(cells.document, return_inverse=True)
         if not len(documents):
-            return cls(documents, np.empty(0), np.empty(0), 0.0, np.empty(0))
+            return cls(documents, np.empty(0), np.empty(0), np.empty(0), np.empty(0))
         agree = 1.0 / (1.0 + np.exp(-log_odds))
         votes = np.bincount(cells.kin, cells.good, len(log_odds)) / _TENTHS
         some = votes > 0.0
-        weight, parts, strength = np.zeros(len(log_odds)), np.zeros(len(which)), 0.0
+        believed = votes / np.maximum(votes + people, 1e-9)  # for how many people voted
+        weight = np.zeros(len(log_odds))
         if some.any():
-            # A kin for which few people voted is believed less, however alike it is.
-            believed = log_odds[some] + np.log(votes[some] / (votes[some] + people))
-            weight[some] = np.exp(SHARPNESS * (believed - believed.max()))
-            parts = weight[cells.kin] * cells.good / np.maximum(votes[cells.kin], 1e-9) / _TENTHS / weight.sum()
-            number = weight @ votes
-            strength = weight @ agree / weight.sum() * number / (number + people)
+            odds = log_odds[some] + np.log(believed[some])
+            weight[some] = np.exp(SHARPNESS * (odds - odds.max()))
+            weight /= weight.sum()
+        parts = weight[cells.kin] * cells.good / np.maximum(votes[cells.kin], 1e-9) / _TENTHS
+        share = np.bincount(which, parts, len(documents)).astype(np.float64)
         counted = agree[cells.kin] / np.maximum(cells.amount + _TENTHS * people, 1e-9)
         good = np.bincount(which, counted * cells.good, len(documents))
         amount = np.bincount(which, counted * cells.amount, len(documents))
-        share = np.bincount(which, parts, len(documents)).astype(np.float64)
-        return cls(documents, share, (_DOUBT + good) / (_DOUBT + amount), float(strength), parts)
+        said = float((agree**CAUTION * believed).sum()) * share
+        return cls(documents, said, share, (_DOUBT + good) / (_DOUBT + amount), parts)
 
     def scores(self, documents: Int64, prior: Float64) -> Float64:
         """Return the score of some documents, given how likely each is by the retriever."""
@@ -83,8 +91,8 @@ class Belief:
         if not len(self.documents):
             return prior
         known = self.documents[at] == documents
-        share, doubt = np.where(known, self.share[at], 0.0), np.where(known, self.doubt[at], 1.0)
-        return np.asarray((self.strength * share + (1.0 - self.strength) * prior) * doubt, dtype=np.float64)
+        said, doubt = np.where(known, self.said[at], 0.0), np.where(known, self.doubt[at], 1.0)
+        return np.asarray((prior + said) * doubt, dtype=np.float64)
 
 
 def likely_by_place(prior: Float64) -> Float64:

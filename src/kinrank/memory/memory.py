@@ -200,20 +200,19 @@ class Memory:
 
     Notes
     -----
-    The score of document d is how likely it is chosen, about::
+    The score of document d grows with how likely it is chosen::
 
-        p(d) = (A * share(d) + (1 - A) * prior(d)) * doubt(d)
+        p(d) = (prior(d) + said(d)) * doubt(d)
 
-        share(d) = sum over kin j of w_j n_jd / n_j / sum over kin of w_j
-        A        = sum over kin of w_j a_j / sum over kin of w_j * n / (n + people)
+        said(d)  = sum over kin j of a_j ** 1.5 * n_j / (n_j + people) * share(d)
+        share(d) = sum over kin j of w_j * n_jd / n_j / sum over kin of w_j
         w_j      = (a_j / (1 - a_j) * n_j / (n_j + people)) ** 2
         doubt(d) = (1/2 + votes of kin for d) / (1/2 + votes of kin for and against d)
 
     a_j is how often questions agree that are as alike as kin j and the question (`kinrank.memory.agreement`), n_jd how
-    many people chose d for kin j, n_j how many chose anything, n the sum of n_j times w_j over the largest w, and
-    prior(d) falls with the place and the score that the retriever gave d. What counts is the share of the votes, not
-    their number: a document that is often asked for does not drown another one. Without kin, A is 0 and the order is
-    the retriever's.
+    many people chose d for kin j, n_j how many chose anything, and prior(d) falls with the place and the score that the
+    retriever gave d. The more kin there are, the more they count next to the retriever; among documents, the nearest
+    decide. Without kin, the order is the retriever's.
 
     Examples
     --------
@@ -537,8 +536,8 @@ class Memory:
         >>> for user in ("ann", "bob", "eve"):
         ...     memory.learn("How do I reset my password?", ["billing", "account"], chosen=["account"], user=user)
         >>> print(memory.why("I want to reset my password", "account"))
-        account: similar questions decide 57% of its score; of their votes it has 100%, and none is against it
-          100%: *How do I reset my password?* (letters .65, wants the same with 76%): 3 votes for it
+        account: similar questions decide 59% of its score; of their votes it has 100%, and none is against it
+          100%: *How do I reset my password?* (letters .65, wants the same with 70%): 3 votes for it
         """
         given = given_document(document)
         asked = self._encoded(question, vector)
