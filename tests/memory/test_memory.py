@@ -291,8 +291,8 @@ def test_votes_of_similar_questions_count_as_far_as_such_questions_agreed():
         hits = memory.rerank(ALIKE, DOCUMENTS)
         assert order(hits)[0] == "account"
         assert order(memory.rerank(QUESTION, DOCUMENTS))[0] == "account"  # the same question: nothing to be learned
-        scores[agree] = hits[0].score
-    assert scores[True] > 1.1 * scores[False]
+        scores[agree] = memory.recall(ALIKE, 1)[0].score  # without what the place among the hits says
+    assert scores[True] > 1.2 * scores[False]
 
 
 def test_agreement_is_that_of_the_votes_that_are_left(tmp_path: Path):
